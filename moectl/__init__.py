@@ -1,0 +1,1 @@
+"""moectl: MaxText configs, launch scripts and checks for MoE training on NVIDIA GPUs."""

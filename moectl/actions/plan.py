@@ -1,0 +1,132 @@
+"""From what a person typed to a job with its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from moectl.errors import MoectlError, UnknownNameError, UsageError
+from moectl.facts import maxtext
+from moectl.job import Job
+from moectl.resolve import runtime
+from moectl.resolve.job import Context, platform_of, resolve, with_findings
+from moectl.resolve.merge import merge
+from moectl.rules.run import findings
+from moectl.settings.files import (
+    LOCK_NAME,
+    Preset,
+    RunFile,
+    cluster_profile,
+    preset,
+    preset_names,
+    run_file,
+)
+from moectl.settings.options import assignments, option
+from moectl.settings.setting import Setting
+
+_ALLOWED = "allowed on the command line"
+
+
+class CannotRenderError(MoectlError):
+    """The model is known, but MaxText cannot run it."""
+
+    def __init__(self, found: Preset) -> None:
+        missing = found.estimate_only["missing"] if found.estimate_only else ""
+        super().__init__(f"{found.name} can be estimated but not rendered: {missing}")
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a person asks for beside the preset or run file; None leaves it to them.
+
+    Attributes:
+        options: run-file path to value and the option that said it, e.g.
+            {"gpus": (128, "--gpus")}.
+        sets: `key=value` texts of `--set`.
+        cluster: path of a cluster profile.
+        allow: codes of findings that are overruled.
+    """
+
+    options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    sets: Sequence[str] = ()
+    cluster: Path | None = None
+    allow: Sequence[str] = ()
+
+
+def plan(target: str, wishes: Wishes) -> Job:
+    """Return the job of a preset, run file or bundle, findings included.
+
+    Args:
+        target: preset name, path of a run or lock file, or a bundle's folder.
+        wishes: what was asked for beside it.
+
+    Raises:
+        MoectlError: what was typed cannot be meant; the message says what is legal.
+    """
+    source = find(target)
+    said = [option(path, value, flag) for path, (value, flag) in wishes.options.items()]
+    file = source if isinstance(source, RunFile) else None
+    found = source if isinstance(source, Preset) else _base_preset(source)
+    if found is not None and found.estimate_only is not None:
+        raise CannotRenderError(found)
+    site = cluster_profile(wishes.cluster) if wishes.cluster else []
+    own = list(file.settings) if file else []
+    platform = platform_of([*own, *said], found)
+    form = wishes.options.get("form", (file.form if file else "", ""))[0] or "benchmark"
+    layers: list[Setting] = []
+    if found is not None:
+        layers += found.settings(form, platform)
+        if not any(setting.path == "gpus" for setting in [*own, *said]):
+            said.append(option("gpus", found.gpus, f"preset {found.name}"))
+    layers += [*site, *own]
+    facts = dict(file.lock.get("facts") or {}) if file else {}
+    image = runtime.image(merge([*layers, *said]), facts)
+    said += assignments(wishes.sets, maxtext.load(image.maxtext))
+    platform = platform_of([*own, *said], found)
+    context = Context(
+        preset=found,
+        hardware=platform,
+        facts=facts,
+        accept=_accepted(found, file, wishes.allow),
+    )
+    job = resolve([*layers, *said], context)
+    return with_findings(job, findings(job))
+
+
+def find(target: str) -> Preset | RunFile:
+    """Return what a target names: a preset, or else a run file.
+
+    Raises:
+        UnknownNameError: neither; the nearest presets are named.
+    """
+    if target in preset_names():
+        return preset(target)
+    path = Path(target)
+    looks_like_path = "/" in target or path.suffix in {".yaml", ".yml"}
+    if path.is_dir() and not (path / LOCK_NAME).is_file():
+        raise UsageError(f"{path} is a folder without {LOCK_NAME}, so it is no bundle")
+    if looks_like_path or path.exists():
+        return run_file(path)
+    raise UnknownNameError("preset", target, preset_names(), why="and no file of that name")
+
+
+def _base_preset(file: RunFile) -> Preset | None:
+    """Return the preset a run file builds on; a lock holds everything already."""
+    if not file.preset or file.lock:
+        return None
+    return preset(file.preset, where=file.path)
+
+
+def _accepted(
+    found: Preset | None, file: RunFile | None, allow: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the accepted codes with their reasons, the weakest first."""
+    accepted: dict[str, str] = {}
+    if found is not None:
+        accepted |= {row["code"]: row["reason"] for row in found.accept}
+    if file is not None:
+        accepted |= dict(file.accept)
+    accepted |= {code: _ALLOWED for code in allow if code not in accepted}
+    return tuple(accepted.items())

@@ -1,0 +1,1 @@
+"""Facts as data: keys, flags, variables, hardware and images, each with its source and release."""

@@ -1,0 +1,282 @@
+"""The frozen job: what will happen, every default filled in, every value knowing its origin.
+
+A job is made by `moectl.resolve` and only read by rules, renderers and launchers. Nothing in
+it is unresolved: no -1, no profile reference, no preset reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from moectl.findings import Finding
+
+Scalar: TypeAlias = str | int | float | bool | None
+Plain: TypeAlias = Any  # what YAML can say: scalars, lists, mappings
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value was said.
+
+    Attributes:
+        layer: the layer of force, e.g. "preset deepseek3-671b", "run file", "--set",
+            "MaxText 0.2.5 base.yml", "scaling", "switch pgle".
+        file: the file that said it, when it was a file of the person.
+        line: line in it, from 1.
+        column: column in it, from 1.
+    """
+
+    layer: str
+    file: str = ""
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        return self.layer
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A resolved value, its origin, and the weaker values it overrode (strongest first)."""
+
+    value: Plain
+    origin: Origin
+    overrode: tuple[tuple[Plain, Origin], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Degree:
+    """Degrees of one mesh axis: `ici` inside a slice, `dcn` across slices."""
+
+    ici: int = 1
+    dcn: int = 1
+
+    @property
+    def total(self) -> int:
+        """Return the devices along this axis."""
+        return self.ici * self.dcn
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """The device mesh.
+
+    Attributes:
+        degrees: MaxText axis name ("fsdp", "expert", "pipeline", ...) to its degrees; every
+            axis of the release is present.
+        slices: slices in the job, the product of the DCN degrees.
+        gpus_per_slice: devices that carry one ICI mesh, the product of the ICI degrees.
+    """
+
+    degrees: Mapping[str, Degree]
+    slices: int
+    gpus_per_slice: int
+
+    def total(self, axis: str) -> int:
+        """Return the devices along `axis`; 1 for an axis the release does not have."""
+        return self.degrees.get(axis, Degree()).total
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """One GPU platform of the catalogue (`moectl/facts/data/hardware.yaml`).
+
+    Figures that are not published are None, never guessed.
+    """
+
+    name: str
+    title: str
+    architecture: str
+    compute_capability: str | None
+    gpus_per_node: int
+    domain_gpus: int
+    usable_domain_gpus: int
+    cpu_cores_per_node: int | None
+    cpu_architecture: str | None
+    gres_type: str
+    figures: Mapping[str, Plain] = field(default_factory=dict)
+
+    @property
+    def nodes_per_domain(self) -> int:
+        """Return the usable nodes of one NVLink domain, at least 1."""
+        return max(1, self.usable_domain_gpus // self.gpus_per_node)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The container image and what is known of its contents.
+
+    Attributes:
+        reference: "registry/path:tag" as Docker writes it, or a path to a .sqsh file.
+        digest: "sha256:..." when pinned.
+        date: date in the tag, or None.
+        maxtext: MaxText release whose catalogue is used in place of the image's own.
+        jaxlib: jaxlib release whose flag catalogue is used.
+        probed: whether those two were read from the image itself; otherwise they are the
+            nearest releases and are named so.
+        baked_flags: XLA flags the image itself sets, in order.
+    """
+
+    reference: str
+    digest: str
+    date: str | None
+    maxtext: str
+    jaxlib: str
+    probed: bool
+    baked_flags: Mapping[str, Plain]
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount of the container: absolute paths, without comma, colon or newline."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A source tree mounted over the image's own package.
+
+    Attributes:
+        package: "maxtext" or "transformer-engine".
+        path: absolute path on the nodes.
+        commit: the commit it was at when rendered; empty if it could not be told.
+    """
+
+    package: str
+    path: str
+    commit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The site: what its scheduler wants, from the cluster profile.
+
+    Attributes:
+        name: profile name, or "" without a profile.
+        partition, account, qos, reservation: scheduler fields; empty means not given.
+        time: time limit as Slurm writes it.
+        gpu_request: "gpus-per-node", "gres" or "none".
+        gres: gres name with optional type, e.g. "gpu" or "gpu:gb200".
+        memory: value of --mem, or empty to leave the directive out.
+        exclusive: whether whole nodes are asked for.
+        cpus_per_task: CPUs a process, or None to leave the directive out.
+        segment: whether --segment is asked for (NVL72 placement).
+        mounts: mounts every job here gets.
+        directives: further #SBATCH lines, each "--option=value".
+        runtime: "pyxis" or "none" (the processes run in the node's own environment).
+        python: the interpreter when `runtime` is "none".
+    """
+
+    name: str = ""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    reservation: str = ""
+    time: str = "01:00:00"
+    gpu_request: str = "gpus-per-node"
+    gres: str = "gpu"
+    memory: str = "0"
+    exclusive: bool = True
+    cpus_per_task: int | None = None
+    segment: bool = True
+    directives: tuple[str, ...] = ()
+    runtime: str = "pyxis"
+    python: str = "python3"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The container as the job uses it."""
+
+    image: Image
+    mounts: tuple[Mount, ...] = ()
+    checkouts: tuple[Checkout, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Batch arithmetic, in sequences.
+
+    Attributes:
+        per_device: sequences a device and micro-step (MaxText's per_device_batch_size).
+        accumulation: micro-steps an optimizer step.
+        global_batch: sequences an optimizer step over all devices.
+        sequence_length: tokens a sequence.
+    """
+
+    per_device: float
+    accumulation: int
+    global_batch: int
+    sequence_length: int
+
+    @property
+    def micro_batch(self) -> int:
+        """Return sequences a micro-step over all devices."""
+        return self.global_batch // self.accumulation
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything a launch does.
+
+    Attributes:
+        name: run name.
+        title: one line for people.
+        form: "benchmark" or "pretrain".
+        preset: the preset it came from, or "".
+        launcher: "slurm".
+        gpus, nodes, processes_per_node: the process layout; one process a GPU.
+        hardware, mesh, batch, container, cluster: see there.
+        config: what config.yml holds, MaxText key to value.
+        arguments: what goes on MaxText's command line, MaxText key to value; architecture
+            overrides, which a YAML file cannot give.
+        xla_flags: effective flags in the order of XLA_FLAGS, the image's baked ones first.
+        environment: variables of the processes, without XLA_FLAGS.
+        secrets: names of variables taken from the submitting shell.
+        debug: whether NCCL logs and HLO by rank are written.
+        cache_directory: shared compilation cache on the nodes, or "".
+        output_directory: MaxText's base_output_directory on the nodes.
+        settings: the run file's effective settings, path to value, for the lock.
+        effective: every MaxText key the model files, the config and the arguments say,
+            with base.yml below: what rules and estimates read.
+        accept: codes accepted for this job, each with its reason.
+        findings: what was found about it, errors included.
+        notes: what the person should know (chosen degrees, how the batch changed).
+    """
+
+    name: str
+    title: str
+    form: str
+    preset: str
+    launcher: str
+    gpus: int
+    nodes: int
+    processes_per_node: int
+    hardware: Hardware
+    mesh: Mesh
+    batch: Batch
+    container: Container
+    cluster: Cluster
+    config: Mapping[str, Value]
+    arguments: Mapping[str, Value]
+    xla_flags: Mapping[str, Value]
+    environment: Mapping[str, Value]
+    secrets: tuple[str, ...]
+    debug: bool
+    cache_directory: str
+    output_directory: str
+    settings: Mapping[str, Value]
+    effective: Mapping[str, Plain]
+    accept: tuple[tuple[str, str], ...] = ()
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def nodes_per_slice(self) -> int:
+        """Return the nodes that carry one ICI mesh."""
+        return self.mesh.gpus_per_slice // self.processes_per_node

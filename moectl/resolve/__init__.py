@@ -1,0 +1,1 @@
+"""Settings to Job: everything filled in, every value knowing its origin."""

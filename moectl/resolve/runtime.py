@@ -1,0 +1,190 @@
+"""Flags, variables and container of the processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from moectl.errors import UnknownNameError, UsageError, shown
+from moectl.facts.images import image as image_facts
+from moectl.facts.xla import XlaCatalogue
+from moectl.facts.yaml_facts import read
+from moectl.job import Checkout, Cluster, Container, Hardware, Image, Mount, Origin, Value
+from moectl.resolve.merge import Effective
+from moectl.settings.flatten import place, raise_all
+
+_PACKAGES = {"maxtext": "maxtext", "transformer_engine": "transformer-engine"}
+
+
+def image(effective: Effective, facts: Mapping[str, str]) -> Image:
+    """Return the image of the job.
+
+    Args:
+        effective: the merged settings.
+        facts: package to release of the catalogues a lock was rendered with; they stand in
+            place of the nearest releases.
+    """
+    found = image_facts(
+        effective.get("container.image"),
+        digest=effective.get("container.digest") or "",
+        maxtext=effective.get("container.maxtext_release"),
+        jaxlib=effective.get("container.jaxlib_release"),
+    )
+    if found.probed or not facts:
+        return found
+    return replace(
+        found,
+        maxtext=facts.get("maxtext", found.maxtext),
+        jaxlib=facts.get("jaxlib", found.jaxlib),
+    )
+
+
+def xla_flags(effective: Effective, the_image: Image, xla: XlaCatalogue) -> dict[str, Value]:
+    """Return the effective flags: the image's baked ones first, then ours.
+
+    Raises:
+        UsageError: flags the release does not know or whose value its parser refuses.
+    """
+    said = effective.section("xla_flags")
+    raise_all(list(_flag_faults(said, xla)))
+    baked = Origin(f"baked into the image {the_image.reference}")
+    flags: dict[str, Value] = {}
+    for name, value in the_image.baked_flags.items():
+        ours = said.get(name)
+        if ours is None:
+            flags[name] = Value(value, baked)
+        elif ours.value == value:
+            flags[name] = ours
+        else:
+            flags[name] = Value(ours.value, ours.origin, (*ours.overrode, (value, baked)))
+    return flags | {name: value for name, value in said.items() if name not in flags}
+
+
+def _flag_faults(said: Mapping[str, Value], xla: XlaCatalogue) -> list[UsageError]:
+    faults: list[UsageError] = []
+    for name, value in said.items():
+        where = place(value.origin)
+        if not xla.has(name):
+            known = xla.in_releases(name)
+            why = f"jaxlib {xla.release} does not have it" + (
+                f"; {', '.join(known)} has" if known else ""
+            )
+            faults.append(UnknownNameError("XLA flag", name, xla.names(), where=where, why=why))
+        elif clause := xla.check(name, value.value):
+            faults.append(UsageError(f"{where}: the XLA flag {name} {clause}"))
+    return faults
+
+
+def environment(effective: Effective) -> dict[str, Value]:
+    """Return the variables of the processes, without what the launch script decides.
+
+    Raises:
+        UsageError: variables nobody but the launch may set, or values that cannot be meant.
+    """
+    facts = read("launch.yaml")
+    standard = Origin("moectl default")
+    found = {name: Value(text, standard) for name, text in facts["environment"].items()}
+    for section in ("cluster.environment", "environment"):
+        for name, value in effective.section(section).items():
+            weaker = found.get(name)
+            overrode = (
+                ((weaker.value, weaker.origin), *weaker.overrode)
+                if (weaker is not None and str(weaker.value) != str(value.value))
+                else ()
+            )
+            found[name] = Value(str(value.value), value.origin, (*value.overrode, *overrode))
+    raise_all(_variable_faults(found, facts) + _secret_faults(effective, found))
+    return found
+
+
+def _variable_faults(found: Mapping[str, Value], facts: Mapping[str, Any]) -> list[UsageError]:
+    from moectl.facts.environment import load  # noqa: PLC0415
+
+    catalogue = load()
+    faults: list[UsageError] = []
+    for name, value in found.items():
+        where = place(value.origin)
+        if not _is_variable(name):
+            faults.append(UsageError(f"{where}: {shown(name)} is no name of a variable"))
+        elif name in facts["reserved"]:
+            faults.append(UsageError(f"{where}: {name} is decided by {facts['reserved'][name]}"))
+        elif prefix := next((p for p in facts["reserved_prefixes"] if name.startswith(p)), ""):
+            owner = facts["reserved_prefixes"][prefix]
+            key = name.removeprefix(prefix).lower()
+            faults.append(
+                UsageError(
+                    f"{where}: {name} would override MaxText's {key} in silence; write "
+                    f"{owner}.{key}"
+                )
+            )
+        elif "\0" in value.value:
+            faults.append(UsageError(f"{where}: {name} holds a NUL character"))
+        elif clause := catalogue.check(name, value.value):
+            faults.append(
+                UsageError(f"{where}: {name} cannot be {shown(value.value)}: it {clause}")
+            )
+    return faults
+
+
+def _secret_faults(effective: Effective, found: Mapping[str, Value]) -> list[UsageError]:
+    where = place(effective.origin("secrets"))
+    faults = []
+    for name in secrets(effective):
+        if not _is_variable(name):
+            faults.append(UsageError(f"{where}: {shown(name)} is no name of a variable"))
+        elif name in found:
+            faults.append(UsageError(f"{where}: {name} is a secret and a variable; say one"))
+    return faults
+
+
+def _is_variable(name: str) -> bool:
+    return name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
+
+
+def secrets(effective: Effective) -> tuple[str, ...]:
+    """Return the names of variables taken from the submitting shell."""
+    return tuple(dict.fromkeys(effective.get("secrets") or ()))
+
+
+def container(effective: Effective, the_image: Image) -> Container:
+    """Return the container: image, mounts of the site and of the run, checkouts."""
+    mounts = [
+        Mount(row["source"], row["target"], row.get("read_only", False))
+        for path in ("cluster.mounts", "container.mounts")
+        for row in effective.get(path) or ()
+    ]
+    checkouts = [
+        Checkout(package, path, effective.get(f"container.{section}.commit") or "")
+        for section, package in _PACKAGES.items()
+        if (path := effective.get(f"container.{section}.path"))
+    ]
+    return Container(the_image, tuple(mounts), tuple(checkouts))
+
+
+def cluster(effective: Effective, hardware: Hardware) -> Cluster:
+    """Return the site's wishes, CPUs a process taken from the platform where it is silent."""
+    cpus = effective.get("cluster.cpus_per_task")
+    if cpus is None and hardware.cpu_cores_per_node:
+        cpus = hardware.cpu_cores_per_node // hardware.gpus_per_node
+    texts = (
+        "name",
+        "partition",
+        "account",
+        "qos",
+        "reservation",
+        "time",
+        "gpu_request",
+        "gres",
+        "memory",
+        "runtime",
+        "python",
+    )
+    said = {name: effective.get(f"cluster.{name}") for name in texts}
+    return Cluster(
+        **said,
+        exclusive=effective.get("cluster.exclusive"),
+        cpus_per_task=cpus,
+        segment=effective.get("cluster.segment"),
+        directives=tuple(effective.get("cluster.directives") or ()),
+    )

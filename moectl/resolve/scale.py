@@ -1,0 +1,188 @@
+"""Chooses the mesh and the batch for the number of GPUs asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+from moectl.errors import UsageError, ValueUsageError
+from moectl.facts.maxtext import Catalogue
+from moectl.facts.yaml_facts import read
+from moectl.job import Batch, Degree, Hardware, Mesh
+from moectl.mesh import MeshError, MeshRequest, nearest_legal, solve
+from moectl.resolve.merge import Effective
+from moectl.settings.flatten import place
+from moectl.settings.options import axis_path
+
+MAX_GPUS = 16_384
+
+
+def axes(catalogue: Catalogue) -> tuple[str, ...]:
+    """Return the names of the axes a degree can be given for, e.g. "fsdp", "pipeline"."""
+    names = catalogue.keys()
+    found = {
+        path.rpartition(".")[2]: None
+        for key in names
+        if (path := axis_path(key, catalogue)) is not None
+    }
+    return tuple(found)
+
+
+def mesh(
+    effective: Effective, hardware: Hardware, catalogue: Catalogue, model: dict[str, Any]
+) -> Mesh:
+    """Return the mesh of the job.
+
+    Args:
+        effective: the merged settings; `gpus` must be among them.
+        hardware: the platform.
+        catalogue: keys of the MaxText release.
+        model: effective MaxText values, for the number of experts.
+
+    Raises:
+        UsageError: unknown axes, a number of GPUs that cannot be (with what is legal near
+            it), or degrees that cannot be (with the arithmetic).
+    """
+    gpus = effective.get("gpus")
+    _check_count(gpus, effective, hardware)
+    known = axes(catalogue)
+    request = _request(effective, hardware, model, known)
+    try:
+        ici, dcn = solve(request)
+    except MeshError as error:
+        legal = nearest_legal(gpus, _legal_counts(request, gpus))
+        hint = f"; with these settings {_listed(legal)} GPUs are possible" if legal else ""
+        where = place(effective.origin("parallelism.ici.fsdp"))
+        raise UsageError(f"{where}: {error}{hint}") from None
+    degrees = {axis: Degree(ici.get(axis, 1), dcn.get(axis, 1)) for axis in known}
+    size = prod(ici.values())
+    return Mesh(degrees, gpus // size, size)
+
+
+def _check_count(gpus: Any, effective: Effective, hardware: Hardware) -> None:
+    node = hardware.gpus_per_node
+    if isinstance(gpus, int) and 1 <= gpus <= MAX_GPUS and gpus % node == 0:
+        return
+    legal = f"{hardware.name} has {node} GPUs a node, so it is a multiple of {node}"
+    if isinstance(gpus, int):
+        near = nearest_legal(gpus, range(node, MAX_GPUS + 1, node), 1)
+        legal += f" from {node} to {MAX_GPUS}, e.g. {_listed(near)}"
+    origin = effective.origin("gpus")
+    what = origin.layer if origin.layer.startswith("--") else "gpus"
+    where = "" if origin.layer.startswith("--") else place(origin)
+    raise ValueUsageError(what, gpus, legal, where=where)
+
+
+def _request(
+    effective: Effective, hardware: Hardware, model: dict[str, Any], known: tuple[str, ...]
+) -> MeshRequest:
+    wished: dict[str, dict[str, int]] = {}
+    pinned: dict[str, frozenset[str]] = {}
+    for group in ("ici", "dcn"):
+        section = effective.section(f"parallelism.{group}")
+        for axis in section:
+            _check_axis(group, axis, section[axis].value, known, effective)
+        wished[group] = {axis: value.value for axis, value in section.items()}
+        pinned[group] = frozenset(
+            axis
+            for axis, value in section.items()
+            if value.value != -1 and effective.said_by_person(f"parallelism.{group}.{axis}")
+        )
+    nodes = effective.get("cluster.nodes_per_domain")
+    domain = nodes * hardware.gpus_per_node if nodes else hardware.usable_domain_gpus
+    fsdp_only = any(
+        model.get(key) == value for key, value in read("launch.yaml")["no_data_degree"].items()
+    )
+    experts = model.get("num_experts")
+    return MeshRequest(
+        gpus=effective.get("gpus"),
+        gpus_per_node=hardware.gpus_per_node,
+        domain_gpus=domain,
+        ici=wished["ici"],
+        dcn=wished["dcn"],
+        pinned_ici=pinned["ici"],
+        pinned_dcn=pinned["dcn"],
+        slice_gpus=effective.get("parallelism.slice_gpus"),
+        # A data degree would multiply every rank's tokens in the MoEBlock, so there is none.
+        weight_shards=None if fsdp_only else (effective.get("parallelism.weight_shards")),
+        experts=experts if isinstance(experts, int) and experts > 1 else None,
+    )
+
+
+def _check_axis(
+    group: str, axis: str, degree: int, known: tuple[str, ...], effective: Effective
+) -> None:
+    from moectl.errors import UnknownNameError  # noqa: PLC0415 - a fault pays for it
+
+    path = f"parallelism.{group}.{axis}"
+    where = place(effective.origin(path))
+    if axis not in known:
+        raise UnknownNameError("mesh axis", axis, known, where=where)
+    if degree < 1 and degree != -1:
+        raise ValueUsageError(
+            path, degree, "a degree is 1 or more, or -1 for what is left", where=where
+        )
+
+
+def _legal_counts(request: MeshRequest, gpus: int) -> Iterator[int]:
+    from dataclasses import replace  # noqa: PLC0415 - a fault pays for it
+
+    node = request.gpus_per_node
+    start = max(node, (gpus // node - 256) * node)
+    for count in range(start, min(MAX_GPUS, gpus + 512 * node) + 1, node):
+        try:
+            solve(replace(request, gpus=count))
+        except MeshError:
+            continue
+        yield count
+
+
+def batch(effective: Effective, the_mesh: Mesh) -> Batch:
+    """Return the batch arithmetic.
+
+    Global batch = per-device batch x GPUs x accumulation (MaxText configs/types.py,
+    calculate_global_batch_sizes).
+
+    Raises:
+        UsageError: a global batch that does not divide, or contradicts a per-device batch.
+    """
+    gpus = the_mesh.slices * the_mesh.gpus_per_slice
+    accumulation = effective.get("batch.accumulation")
+    length = effective.get("batch.sequence_length")
+    wanted = effective.get("batch.global")
+    per_device = effective.get("batch.per_device")
+    if wanted is None:
+        total = float(per_device or 12) * gpus * accumulation
+        if total != int(total):
+            raise UsageError(
+                f"{place(effective.origin('batch.per_device'))}: batch.per_device {per_device} x "
+                f"{gpus} GPUs x accumulation {accumulation} is {total}, not whole sequences"
+            )
+        return Batch(float(per_device or 12), accumulation, int(total), length)
+    unit = gpus * accumulation
+    if wanted % unit and (wanted % accumulation or unit % wanted):
+        near = nearest_legal(wanted, range(unit, wanted + 2 * unit + 1, unit), 1)
+        raise ValueUsageError(
+            "--global-batch"
+            if effective.origin("batch.global").layer == "--global-batch"
+            else "batch.global",
+            wanted,
+            f"{gpus} GPUs x accumulation {accumulation} take a multiple of {unit}, e.g. "
+            f"{_listed(near)}",
+        )
+    implied = wanted / unit
+    if (
+        per_device is not None
+        and implied != per_device
+        and (effective.layers.get("batch.per_device", 0) >= effective.layers["batch.global"])
+    ):
+        raise UsageError(
+            f"{place(effective.origin('batch.global'))}: batch.global {wanted} is {implied:g} a "
+            f"GPU, but batch.per_device says {per_device:g}; say one of them"
+        )
+    return Batch(implied, accumulation, wanted, length)
+
+
+def _listed(numbers: list[int]) -> str:
+    return " or ".join(map(str, numbers))

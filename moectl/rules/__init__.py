@@ -1,0 +1,1 @@
+"""Rules: pure functions over the job that return findings, by subject."""

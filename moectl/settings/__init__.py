@@ -1,0 +1,1 @@
+"""Everything anyone said, as said, with file and line: run files, presets, options."""

@@ -1,0 +1,5 @@
+"""Names of the files of a bundle."""
+
+CONFIG = "config.yml"
+LAUNCH = "launch.sbatch"
+LOCK = "moectl.lock.yaml"

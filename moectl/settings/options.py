@@ -1,0 +1,100 @@
+"""Reads `--set key=value`: a path of the run file, or a MaxText key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from moectl.errors import UnknownNameError, UsageError, shown
+from moectl.facts.maxtext import Catalogue
+from moectl.job import Origin
+from moectl.settings.flatten import judge, raise_all
+from moectl.settings.setting import Layer, Setting
+from moectl.settings.yaml_source import read_scalar
+from moectl.spec.table import table
+
+_SET = Origin("--set")
+_REMAT_CHOICES = ("remat", "device", "offload")
+
+
+def option(path: str, value: Any, flag: str) -> Setting:
+    """Return the setting of a command-line option such as `--gpus`."""
+    return Setting(path, value, Layer.OPTION, Origin(flag))
+
+
+def assignments(texts: Sequence[str], catalogue: Catalogue) -> list[Setting]:
+    """Read `--set` options.
+
+    Args:
+        texts: "key=value" each; the value is read as MaxText's command line reads it.
+        catalogue: keys of the MaxText release.
+
+    Raises:
+        UsageError: unknown keys (with the nearest), or values that cannot be meant.
+    """
+    faults: list[UsageError] = []
+    settings: list[Setting] = []
+    for text in texts:
+        key, equals, raw = text.partition("=")
+        if not equals or not key:
+            faults.append(UsageError(f"--set wants key=value, not {shown(text)}"))
+            continue
+        try:
+            path = owning_path(key, catalogue)
+            value = _value(path, raw, key)
+        except UsageError as error:
+            faults.append(error)
+            continue
+        fault = judge(path, value, _SET)
+        if fault is None:
+            settings.append(Setting(path, value, Layer.OPTION, _SET))
+        else:
+            faults.append(fault)
+    raise_all(faults)
+    return settings
+
+
+def owning_path(key: str, catalogue: Catalogue) -> str:
+    """Return the run-file path that owns `key`, which is a path already or a MaxText key.
+
+    Raises:
+        UnknownNameError: neither; the nearest names of both kinds are given.
+    """
+    spec = table()
+    if owner := spec.owners.get(key):
+        return owner
+    if spec.field(key) is not None or spec.is_section(key):
+        return key
+    mesh = axis_path(key, catalogue)
+    if mesh:
+        return mesh
+    known = catalogue.key(key)
+    if known is not None:
+        if tuple(known.choices) and set(known.choices) == set(_REMAT_CHOICES):
+            return f"remat.tensors.{key}"
+        return f"maxtext.{key}"
+    legal = [*spec.fields, *catalogue.keys()]
+    raise UnknownNameError(
+        "key",
+        key,
+        legal,
+        where="--set",
+        why=f"neither a run-file path nor a key of MaxText {catalogue.release}",
+    )
+
+
+def axis_path(key: str, catalogue: Catalogue) -> str | None:
+    """Return the path of a mesh degree, e.g. "parallelism.ici.fsdp" for ici_fsdp_parallelism."""
+    group, _, rest = key.partition("_")
+    axis = rest.removesuffix("_parallelism")
+    if group in {"ici", "dcn"} and rest != axis and catalogue.key(key) is not None:
+        return f"parallelism.{group}.{axis}"
+    return None
+
+
+def _value(path: str, raw: str, key: str) -> Any:
+    field = table().field(path)
+    if field is not None and field.kind in {"str", "text"}:
+        # Text is taken as typed: "1e3" or "off" is a name here, not a number or a boolean.
+        return None if raw in {"null", "~"} and field.nullable else raw
+    return read_scalar(raw, f"--set {key}")

@@ -1,0 +1,214 @@
+"""Reads YAML exactly as MaxText does (OmegaConf's loader), with the place of every value.
+
+OmegaConf reads numbers such as `3e-4` that plain PyYAML takes for text, refuses duplicate
+keys, and knows no dates. Nothing here constructs Python objects from tags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+from moectl.errors import SourceError, shown
+
+Node: TypeAlias = Any  # yaml.nodes.Node, whose stubs lack `id`
+
+MAX_BYTES = 4 * 1024 * 1024
+MAX_NODES = 200_000
+MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value stands: line and column from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML mapping: the plain data, and the place of every key and value by path."""
+
+    data: dict[str, Any]
+    places: dict[tuple[str | int, ...], Place]
+
+    def place(self, *path: str | int) -> Place | None:
+        """Return where `path` stands, or the nearest parent that is known."""
+        for end in range(len(path), 0, -1):
+            if found := self.places.get(path[:end]):
+                return found
+        return None
+
+
+def read_mapping(text: str, path: str) -> Document:
+    """Read one YAML document that is a mapping with text keys.
+
+    Args:
+        text: the file's content.
+        path: its name, for messages.
+
+    Raises:
+        SourceError: the text is no such YAML: syntax, duplicate or self-referencing keys,
+            an unknown tag, something too large or too deep. File, line, one sentence.
+    """
+    node = _compose(text, path)
+    if node is None:
+        return Document({}, {})
+    if node.id != "mapping":
+        raise SourceError(path, node.start_mark.line + 1, "a mapping of keys is wanted here")
+    reader = _Reader(path)
+    data = reader.construct(node, ())
+    assert isinstance(data, dict)  # noqa: S101 - the node is a mapping
+    return Document(data, reader.places)
+
+
+def read_scalar(text: str, what: str) -> Any:
+    """Read one value as MaxText's command line reads it, e.g. "3e-4", "[a, b]", "off".
+
+    Args:
+        text: the text after the equals sign.
+        what: who said it, for messages.
+    """
+    if not text:
+        return ""
+    node = _compose(text, what)
+    return None if node is None else _Reader(what).construct(node, ())
+
+
+def _compose(text: str, path: str) -> Node | None:
+    from yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415
+
+    if len(text) > MAX_BYTES:
+        raise SourceError(path, None, f"it is larger than {MAX_BYTES >> 20} MiB")
+    try:
+        return _composer(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = " ".join(str(error.problem or error.context).split())
+        if "\t" in problem or "'\\t'" in problem:
+            problem = "a tab stands where YAML wants spaces"
+        raise SourceError(path, mark.line + 1 if mark else None, f"not YAML: {problem}") from None
+    except YAMLError as error:
+        reason = getattr(error, "reason", "") or "it has characters YAML does not allow"
+        raise SourceError(path, None, f"not YAML: {reason}") from None
+    except RecursionError:
+        raise SourceError(path, None, "it is nested too deeply") from None
+
+
+def _composer(text: str) -> Node | None:
+    loader = _loader_class()(text)
+    try:
+        node: Node | None = loader.get_single_node()
+    finally:
+        loader.dispose()
+    return node
+
+
+@cache
+def _loader_class() -> Any:
+    """Return PyYAML's C composer (or the Python one) with OmegaConf's idea of a number."""
+    import re  # noqa: PLC0415
+
+    import yaml  # noqa: PLC0415
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    number = re.compile(
+        r"""^(?:
+         [-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+]?[0-9]+)?
+        |[-+]?(?:[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)
+        |\.[0-9_]+(?:[eE][-+][0-9]+)?
+        |[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*
+        |[-+]?\.(?:inf|Inf|INF)
+        |\.(?:nan|NaN|NAN))$""",
+        re.VERBOSE,
+    )
+    resolvers = {
+        first: [
+            (tag, pattern)
+            for tag, pattern in found
+            if tag not in {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:float"}
+        ]
+        for first, found in base.yaml_implicit_resolvers.items()
+    }
+    for first in "-+0123456789.":
+        resolvers.setdefault(first, []).append(("tag:yaml.org,2002:float", number))
+    return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
+
+
+class _Reader:
+    """Builds plain data from nodes, keeping places; aliases are shared, never repeated."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.places: dict[tuple[str | int, ...], Place] = {}
+        self.open: set[int] = set()
+        self.count = 0
+
+    def construct(self, node: Node, at: tuple[str | int, ...]) -> Any:
+        self.count += 1
+        if self.count > MAX_NODES:
+            raise self.fault(node, "its aliases unfold to too many values")
+        if len(at) > MAX_DEPTH:
+            raise self.fault(node, "it is nested too deeply")
+        if id(node) in self.open:
+            raise self.fault(node, "an alias refers to what it stands in")
+        self.places.setdefault(at, Place(node.start_mark.line + 1, node.start_mark.column + 1))
+        if node.id == "scalar":
+            return self.scalar(node)
+        self.open.add(id(node))
+        if node.id == "sequence":
+            value: Any = [
+                self.construct(item, (*at, index)) for index, item in enumerate(node.value)
+            ]
+        else:
+            value = dict(self.pairs(node, at))
+        self.open.discard(id(node))
+        return value
+
+    def pairs(self, node: Node, at: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
+        seen: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.id != "scalar":
+                raise self.fault(key_node, "a key must be a word")
+            key = key_node.value
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                raise self.fault(key_node, "merge keys (<<) are not read; write the keys out")
+            if key in seen:
+                raise SourceError(
+                    self.path,
+                    line,
+                    f"the key {shown(key)} stands twice (first in line {seen[key]})",
+                )
+            seen[key] = line
+            self.places[(*at, key)] = Place(line, key_node.start_mark.column + 1)
+            yield key, self.construct(value_node, (*at, key))
+
+    def scalar(self, node: Node) -> Any:
+        from yaml.constructor import ConstructorError, SafeConstructor  # noqa: PLC0415
+
+        kind = node.tag.rpartition(":")[2]
+        if kind == "str" or node.tag == "!":
+            return node.value
+        try:
+            constructor = SafeConstructor()
+            match kind:
+                case "null":
+                    return None
+                case "bool":
+                    return bool(constructor.construct_yaml_bool(node))
+                case "int":
+                    return int(constructor.construct_yaml_int(node))
+                case "float":
+                    return float(constructor.construct_yaml_float(node))
+                case _:
+                    pass
+        except (ConstructorError, ValueError, KeyError):
+            raise self.fault(node, f"{shown(node.value)} is not a {kind}") from None
+        raise self.fault(node, f"the tag {shown(node.tag)} is not read")
+
+    def fault(self, node: Node, sentence: str) -> SourceError:
+        return SourceError(self.path, node.start_mark.line + 1, sentence)

@@ -1,0 +1,1 @@
+"""The typed face of run files, cluster profiles and presets."""

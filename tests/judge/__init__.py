@@ -1,0 +1,1 @@
+"""The tests' own judge: real MaxText, asked about configurations, meshes and train states."""

@@ -1,0 +1,302 @@
+"""A real Slurm of pretend GPU nodes on this machine, for tests.
+
+One munged, one slurmctld and one slurmd a node, all under a temporary folder and in a mount
+namespace of their own, where the node names resolve; nothing of the machine is changed.
+Needs root, slurm-wlm, munge, and libslurm-dev with a C compiler for the pyxis stand-in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "scontrol", "gcc", "unshare")
+ADMIN_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+STUB = Path(__file__).with_name("pyxis_stub.c")
+LIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED"}
+
+
+def missing() -> str:
+    """Return what is missing here for a real Slurm, or an empty text."""
+    absent = [name for name in PROGRAMS if shutil.which(name, path=ADMIN_PATH) is None]
+    if absent:
+        return f"Slurm's programs are not installed ({', '.join(absent)})"
+    if not Path("/usr/include/slurm/spank.h").is_file():
+        return "Slurm's headers are not installed (libslurm-dev)"
+    return "" if os.geteuid() == 0 else "a real Slurm of several nodes needs root"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A job that ended: Slurm's state, its exit code, and the batch script's own output."""
+
+    job: int
+    state: str
+    exit_code: int
+    output: str
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """A running cluster.
+
+    Attributes:
+        root: its folder: configuration, logs, spool.
+        version: e.g. "22.05.8".
+        image_environment: NAME=VALUE lines that the pretend image bakes.
+    """
+
+    root: Path
+    version: str
+    image_environment: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return a bare submitting environment."""
+        return {
+            "SLURM_CONF": str(self.root / "slurm.conf"),
+            "PATH": f"{os.environ.get('PATH', '')}:{ADMIN_PATH}",
+            "HOME": str(Path.home()),
+        }
+
+    def run(
+        self, *words: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of Slurm's programs."""
+        return subprocess.run(
+            words,
+            cwd=cwd or self.root,
+            env=self.environment | dict(environment or {}),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def submit(
+        self,
+        script: Path,
+        *,
+        options: Sequence[str] = (),
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Submit a script and return the job's id; a refusal raises with sbatch's words."""
+        done = self.run(
+            "sbatch", "--parsable", *options, str(script), cwd=cwd, environment=environment
+        )
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr)
+        return int(done.stdout.split(";")[0])
+
+    def wait(self, job: int, output: Path, limit: float = 90) -> Finished:
+        """Wait until a job ended.
+
+        Args:
+            job: its id.
+            output: the file of the batch script's output.
+            limit: seconds after which it counts as stuck.
+        """
+        deadline = time.monotonic() + limit
+        while True:
+            record = self.run("scontrol", "show", "job", str(job)).stdout
+            fields = dict(word.split("=", 1) for word in record.split() if "=" in word)
+            state = fields.get("JobState", "")
+            if state and state not in LIVE:
+                break
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"job {job} is {state or 'unknown'} after {limit} s: {record}")
+            time.sleep(0.1)
+        code, _, signalled = fields["ExitCode"].partition(":")
+        text = output.read_text("utf-8", "surrogateescape") if output.is_file() else ""
+        return Finished(
+            job, state, int(code) or (128 + int(signalled) if signalled != "0" else 0), text
+        )
+
+
+def _free_ports(count: int) -> int:
+    """Return the first of `count` consecutive ports nobody listens on."""
+    for first in range(17100 + os.getpid() % 97 * 101, 32000, count + 1):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                held = stack.enter_context(socket.socket())
+                held.bind(("127.0.0.1", port))
+            return first
+    raise RuntimeError(f"no {count} consecutive free ports")
+
+
+def _configuration(
+    root: Path, version: str, *, nodes: int, gpus: int, cpus: int, extra: str
+) -> None:
+    """Write slurm.conf and its companions."""
+    port = _free_ports(nodes + 1)
+    host = socket.gethostname().split(".")[0]
+    names = f"gpu[{0:03d}-{nodes - 1:03d}]"
+    devices = root / "dev"
+    devices.mkdir()
+    for index in range(gpus):
+        # gres.conf wants character devices; nobody opens them
+        os.mknod(devices / f"nvidia{index}", 0o20666, os.makedev(1, 3))
+    plugin = root / "pyxis_stub.so"
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", plugin, STUB], check=True
+    )
+    (root / "plugstack.conf").write_text(
+        f"required {plugin} image_environment={root / 'image.env'}\n"
+    )
+    (root / "gres.conf").write_text(
+        f"NodeName={names} Name=gpu File={devices}/nvidia[0-{gpus - 1}]\n"
+    )
+    old = int(version.partition(".")[0]) < 24
+    (root / "cgroup.conf").write_text(
+        f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={root}/cgroup\n"
+        if old
+        else "CgroupPlugin=disabled\n"
+    )
+    (root / "slurm.conf").write_text(f"""\
+ClusterName=moectl
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={root}/munge.socket
+CredType=cred/munge
+StateSaveLocation={root}/state
+SlurmdSpoolDir={root}/spool/%n
+SlurmctldPidFile={root}/run/slurmctld.pid
+SlurmdPidFile={root}/run/slurmd-%n.pid
+SlurmctldLogFile={root}/log/slurmctld.log
+SlurmdLogFile={root}/log/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_min_interval=50000,batch_sched_delay=0,bf_interval=1
+ReturnToService=2
+KillWait=2
+MinJobAge=600
+SlurmdTimeout=300
+MessageTimeout=60
+TreeWidth=64
+GresTypes=gpu
+AccountingStorageType=accounting_storage/none
+JobCompType=jobcomp/none
+PlugStackConfig={root}/plugstack.conf
+{extra}
+NodeName={names} NodeHostName={host} NodeAddr=127.0.0.1 \
+Port=[{port + 1}-{port + nodes}] CPUs={cpus} RealMemory=100000 Gres=gpu:{gpus} State=UNKNOWN
+PartitionName=batch Nodes={names} Default=YES MaxTime=INFINITE State=UP
+""")
+
+
+def _start(root: Path, nodes: int) -> None:
+    """Start the daemons in one mount namespace in which every node name is this machine."""
+    names = [f"gpu{index:03d}" for index in range(nodes)]
+    lines = [f"127.0.0.1 {name}" for name in names]
+    hosts = root / "hosts"
+    hosts.write_text(Path("/etc/hosts").read_text() + "\n".join(lines) + "\n")
+    for name in names:
+        (root / "spool" / name).mkdir(parents=True)
+    for name in ("run", "log", "state"):
+        (root / name).mkdir()
+    key = root / "munge.key"
+    key.write_bytes(os.urandom(1024))
+    key.chmod(0o600)
+    at = shlex.quote(str(root))
+    script = f"""
+set -e
+mount --bind {at}/hosts /etc/hosts 2>/dev/null || true
+munged --force --key-file={at}/munge.key --socket={at}/munge.socket --num-threads=2 \
+  --pid-file={at}/run/munged.pid --log-file={at}/log/munged.log --seed-file={at}/munge.seed
+slurmctld
+for node in {" ".join(names)}; do slurmd -N "$node"; done
+"""
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", script],
+        env={"PATH": ADMIN_PATH, "SLURM_CONF": str(root / "slurm.conf")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"Slurm did not start: {done.stderr.strip()}")
+
+
+def _stop(root: Path) -> None:
+    """Stop what was started, by the process ids it left."""
+    numbers = []
+    for name in ("slurmctld", "slurmd-*", "munged"):
+        for file in (root / "run").glob(f"{name}.pid"):
+            text = file.read_text().strip()
+            if text.isdigit():
+                numbers.append(int(text))
+    for number in numbers:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGTERM)
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and any(_alive(number) for number in numbers):
+        time.sleep(0.05)
+    for number in numbers:
+        if _alive(number):
+            os.kill(number, signal.SIGKILL)
+
+
+def _alive(number: int) -> bool:
+    """Whether a process runs; one that waits for its parent to reap it does not."""
+    try:
+        status = Path(f"/proc/{number}/stat").read_text()
+    except OSError:
+        return False
+    return status.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+@contextlib.contextmanager
+def cluster(nodes: int = 32, gpus: int = 4, cpus: int = 64, extra: str = "") -> Iterator[Slurm]:
+    """Start a Slurm and stop it again.
+
+    Args:
+        nodes: pretend nodes, gpu000 onwards.
+        gpus: pretend GPUs a node.
+        cpus: CPUs each node claims to have.
+        extra: further lines of slurm.conf.
+    """
+    version = subprocess.run(
+        ["slurmctld", "-V"], env={"PATH": ADMIN_PATH}, capture_output=True, text=True, check=True
+    ).stdout.split()[-1]
+    root = Path(tempfile.mkdtemp(prefix="moectl-slurm-", dir="/tmp"))  # a short path, for sockets
+    root.chmod(0o755)
+    slurm = Slurm(root, version, root / "image.env")
+    slurm.image_environment.write_text("")
+    try:
+        _configuration(root, version, nodes=nodes, gpus=gpus, cpus=cpus, extra=extra)
+        _start(root, nodes)
+        deadline = time.monotonic() + 60
+        while True:
+            states = slurm.run("sinfo", "-h", "-r", "-N", "-o", "%N %t").stdout.splitlines()
+            if sum(line.endswith(" idle") for line in states) == nodes:
+                break
+            if time.monotonic() > deadline:
+                log = (root / "log" / "slurmctld.log").read_text()[-2000:]
+                raise RuntimeError(f"Slurm did not come up: {states[:4]} {log}")
+            time.sleep(0.1)
+        yield slurm
+    finally:
+        slurm.run("scancel", f"--user={os.geteuid()}")
+        _stop(root)
+        shutil.rmtree(root, ignore_errors=True)
