@@ -6,8 +6,9 @@ not, they stand beside it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Folder(Protocol):
@@ -20,7 +21,7 @@ class Folder(Protocol):
     def is_file(self) -> bool: ...  # noqa: D102
     def read_text(self, encoding: str) -> str: ...  # noqa: D102
     def read_bytes(self) -> bytes: ...  # noqa: D102
-    def iterdir(self) -> object: ...  # noqa: D102
+    def iterdir(self) -> Iterator[Any]: ...  # noqa: D102
 
 
 def package() -> Folder:
@@ -57,4 +58,3 @@ def shipped(kind: str) -> Folder:
 def fact(*parts: str) -> Folder:
     """Return a file or folder of the fact tables."""
     return package().joinpath("facts", "data", *parts)
-

@@ -20,11 +20,25 @@ from moectl.spec.preset import PresetSpec
 REPOSITORY = Path(__file__).parent.parent
 FOLDER = REPOSITORY / "presets"
 RELEASE = "0.2.5"
-EXPECTED = """
-    deepseek2-16b deepseek2-236b deepseek3-671b deepseek3.2-671b glm-5-744b gpt-oss-120b
-    gpt-oss-20b kimi-k2-1t llama4-17b-128e llama4-17b-16e mimo-v2-flash-309b mixtral-8x22b
-    mixtral-8x7b qwen3-235b-a22b qwen3-30b-a3b qwen3-next-80b-a3b qwen3.5-397b-a17b
-""".split()
+EXPECTED = [
+    "deepseek2-16b",
+    "deepseek2-236b",
+    "deepseek3-671b",
+    "deepseek3.2-671b",
+    "glm-5-744b",
+    "gpt-oss-120b",
+    "gpt-oss-20b",
+    "kimi-k2-1t",
+    "llama4-17b-128e",
+    "llama4-17b-16e",
+    "mimo-v2-flash-309b",
+    "mixtral-8x22b",
+    "mixtral-8x7b",
+    "qwen3-235b-a22b",
+    "qwen3-30b-a3b",
+    "qwen3-next-80b-a3b",
+    "qwen3.5-397b-a17b",
+]
 FORMS = ("benchmark", "pretrain")
 # Only this decoder reports the MoEBlock's receive counts: MaxText models/deepseek.py:254 and
 # trainers/pre_train/train.py:379.
@@ -33,6 +47,12 @@ MOE_BLOCK_DECODER = "deepseek"
 SIGMOID_NAMES = ("deepseek3", "deepseek4", "kimi-k2")
 SOURCE_LINE = re.compile(r"[\w/]+\.py:\d+")
 DIMENSIONS = {"layers", "emb", "q_heads", "kv_heads", "experts", "top_k", "moe_mlp", "vocab"}
+
+# What the model files say of them; a test holds these lists to it.
+WITH_INDEXER = ["deepseek3.2-671b", "glm-5-744b"]
+WITH_RECURRENCE = ["qwen3-next-80b-a3b", "qwen3.5-397b-a17b"]
+WITH_SINKS = ["gpt-oss-120b", "gpt-oss-20b"]
+WITH_CHUNKS = ["llama4-17b-128e", "llama4-17b-16e"]
 
 each_preset = pytest.mark.parametrize("name", preset_names())
 
@@ -43,6 +63,11 @@ def renderable() -> list[str]:
 
 
 each_renderable = pytest.mark.parametrize("name", renderable())
+
+
+def among(names: list[str]) -> pytest.MarkDecorator:
+    """Run a test for each of these presets."""
+    return pytest.mark.parametrize("name", names)
 
 
 def document(name: str) -> dict[str, Any]:
@@ -126,14 +151,27 @@ def test_a_preset_names_a_model_file_of_maxtext(name: str) -> None:
     assert preset(name).run["model"]["name"] in catalogue().models()
 
 
-@each_renderable
-def test_a_preset_overrides_only_what_the_model_file_says_otherwise(name: str) -> None:
-    shown = preset(name)
-    base = catalogue().model(shown.run["model"]["name"])
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("use_indexer", WITH_INDEXER),
+        ("gdn_chunk_size", WITH_RECURRENCE),
+        ("attention_sink", WITH_SINKS),
+        ("chunk_attn_window_size", WITH_CHUNKS),
+    ],
+)
+def test_the_special_decoders_are_those_the_model_files_name(key: str, name: list[str]) -> None:
+    assert [one for one in renderable() if model_of(preset(one)).get(key)] == name
+
+
+def test_an_architecture_override_says_only_what_the_model_file_does_not() -> None:
+    with_overrides = [n for n in renderable() if preset(n).run["model"].get("overrides")]
+    assert with_overrides == ["glm-5-744b"]
+    model = preset("glm-5-744b").run["model"]
+    base = catalogue().model(model["name"])
     assert base is not None
-    for key, value in shown.run["model"].get("overrides", {}).items():
-        assert key in base
-        assert base[key] != value, f"{key} is {value} already"
+    same = {k: v for k, v in model["overrides"].items() if base.get(k, v) == v}
+    assert same == {}
 
 
 @each_renderable
@@ -156,12 +194,11 @@ def test_the_moe_block_serves_only_what_it_computes_rightly(name: str) -> None:
     assert served is shown.run["moe"]["te_block"]
 
 
-@each_renderable
+@among([name for name in renderable() if preset(name).path["name"] == "native-dropless"])
 def test_a_native_preset_drops_no_token(name: str) -> None:
     moe = preset(name).run["moe"]
-    if not moe["te_block"]:
-        assert moe["capacity_factor"] == -1
-        assert "receive_factor" not in moe
+    assert moe["capacity_factor"] == -1
+    assert "receive_factor" not in moe
 
 
 @each_renderable
@@ -172,14 +209,14 @@ def test_the_experts_divide_over_the_expert_degree(name: str) -> None:
 
 
 @each_renderable
-def test_hopper_is_never_given_mxfp8(name: str) -> None:
-    shown = preset(name)
-    for platform in platforms.names():
-        if platforms.platform(platform).architecture == "hopper":
-            for form in FORMS:
-                said = effective(shown, form, platform)
-                assert "mxfp8" not in str(said.get("moe.te_gmm_quantization"))
-                assert "mxfp8" not in str(said.get("precision.quantization"))
+@pytest.mark.parametrize("form", FORMS)
+def test_hopper_is_never_given_mxfp8(name: str, form: str) -> None:
+    hopper = [p for p in platforms.names() if platforms.platform(p).architecture == "hopper"]
+    assert hopper
+    for platform in hopper:
+        said = effective(preset(name), form, platform)
+        assert "mxfp8" not in str(said.get("moe.te_gmm_quantization"))
+        assert "mxfp8" not in str(said.get("precision.quantization"))
 
 
 @each_renderable
@@ -209,51 +246,40 @@ def test_the_pretrain_form_has_all_of_a_real_run(name: str) -> None:
 def test_packed_sequences_stand_only_where_the_kernel_is_told_how_many_documents(name: str) -> None:
     for platform in platforms.names():
         said = effective(preset(name), "pretrain", platform)
-        if said["data.packing"] and said["attention.kernel"] == "cudnn_flash_te":
-            assert said["data.max_segments"] > 0
+        packed = said["data.packing"] and said["attention.kernel"] == "cudnn_flash_te"
+        assert not packed or said["data.max_segments"] > 0
 
 
-@each_renderable
+@among(WITH_RECURRENCE)
 def test_a_recurrent_decoder_is_not_given_packed_sequences(name: str) -> None:
     """Its state would run from one document into the next: models/qwen3.py:1075."""
-    shown = preset(name)
-    recurrent = model_of(shown).get("gdn_chunk_size") is not None
-    if recurrent:
-        assert shown.forms["pretrain"]["data"]["packing"] is False
+    assert effective(preset(name), "pretrain", preset(name).hardware)["data.packing"] is False
 
 
-@each_renderable
-def test_the_sparse_indexer_gets_the_kernel_it_takes_and_a_language_model_loss(name: str) -> None:
-    """See configs/types.py:4815 and layers/nnx_decoders.py:2305."""
-    shown = preset(name)
-    if not model_of(shown).get("use_indexer"):
-        return
+@among(WITH_INDEXER)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_sparse_indexer_gets_its_kernel_and_a_language_model_loss(name: str, form: str) -> None:
+    """The kernel: configs/types.py:4817. Without the key the loss is 0, train.py:222."""
     for platform in platforms.names():
-        said = effective(shown, "pretrain", platform)
+        said = effective(preset(name), form, platform)
         assert said["attention.kernel"] == "dot_product"
-        if said.get("maxtext.indexer_loss_scaling_factor", 0) > 0:
-            assert said["maxtext.indexer_sparse_training"] is True
+        assert said["maxtext.indexer_sparse_training"] is True
 
 
-@each_renderable
+@among(WITH_SINKS)
 def test_attention_sinks_get_a_kernel_that_knows_them(name: str) -> None:
     """See layers/attention_op.py:154."""
-    shown = preset(name)
-    if model_of(shown).get("attention_sink"):
-        for platform in platforms.names():
-            kernel = effective(shown, "benchmark", platform)["attention.kernel"]
-            assert kernel in {"cudnn_flash_te", "dot_product"}
+    for platform in platforms.names():
+        kernel = effective(preset(name), "benchmark", platform)["attention.kernel"]
+        assert kernel in {"cudnn_flash_te", "dot_product"}
 
 
-@each_renderable
-def test_chunked_attention_keeps_a_sequence_within_one_chunk(name: str) -> None:
+@among(WITH_CHUNKS)
+@pytest.mark.parametrize("form", FORMS)
+def test_chunked_attention_keeps_a_sequence_within_one_chunk(name: str, form: str) -> None:
     """Beyond one chunk cudnn_flash_te takes the mask for a shorter sequence."""
-    shown = preset(name)
-    window = model_of(shown).get("chunk_attn_window_size")
-    if window:
-        for form in FORMS:
-            said = effective(shown, form, shown.hardware)
-            assert said["batch.sequence_length"] <= window
+    said = effective(preset(name), form, preset(name).hardware)
+    assert said["batch.sequence_length"] <= model_of(preset(name))["chunk_attn_window_size"]
 
 
 def test_kimi_says_that_it_covers_the_text_model_of_its_successors() -> None:
@@ -264,7 +290,9 @@ def test_kimi_says_that_it_covers_the_text_model_of_its_successors() -> None:
 
 def test_the_table_of_presets_is_the_presets() -> None:
     table = (REPOSITORY / "docs" / "presets.md").read_text("utf-8")
-    rows = [line.strip("| \n").split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    rows = [
+        line.strip("| \n").split(" | ") for line in table.splitlines() if line.startswith("| `")
+    ]
     told = {row[0].strip("`"): row for row in rows}
     assert sorted(told) == EXPECTED
     for name, row in told.items():

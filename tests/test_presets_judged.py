@@ -62,9 +62,7 @@ def test_real_maxtext_accepts_every_preset_at_every_size(form: str, maxtext: Jud
     jobs = [
         plan_job(shown.name, gpus=gpus, form=form) for shown in runnable() for gpus in sizes(shown)
     ]
-    jobs += [
-        plan_job(shown.name, gpus=HGX_GPUS, hardware=HGX, form=form) for shown in runnable()
-    ]
+    jobs += [plan_job(shown.name, gpus=HGX_GPUS, hardware=HGX, form=form) for shown in runnable()]
     verdicts = maxtext([question(job) for job in jobs])
     assert refusals(verdicts) == []
     for job, verdict in zip(jobs, verdicts, strict=True):

@@ -201,7 +201,7 @@ def read(folder: Folder) -> Catalogue:
 
 @cache
 def _releases() -> tuple[str, ...]:
-    names = [str(folder.name) for folder in fact("maxtext").iterdir()]  # type: ignore[attr-defined]
+    names = [str(folder.name) for folder in fact("maxtext").iterdir()]
     numbered = [name for name in names if name[:1].isdigit()]
     return tuple(sorted(numbered, key=lambda name: (_numbers(name), name)))
 

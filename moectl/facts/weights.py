@@ -159,7 +159,7 @@ def evaluated(dim: int | str, sizes: Mapping[str, int]) -> int:
 
 def releases() -> Sequence[str]:
     """Return the MaxText releases that have weight tables."""
-    names = [entry.name for entry in fact("weights").iterdir()]  # type: ignore[attr-defined]
+    names = [entry.name for entry in fact("weights").iterdir()]
     return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
 

@@ -34,6 +34,19 @@ def render(name: str, values: dict[str, object]) -> str:
     return _environment().get_template(name).render(values)
 
 
+@cache
+def digest() -> str:
+    """Return a digest of all templates: the same templates and job give the same bytes."""
+    import hashlib  # noqa: PLC0415 - start-up time
+
+    names = sorted(entry.name for entry in shipped("templates").iterdir())
+    found = hashlib.sha256()
+    for name in names:
+        if not name.startswith((".", "__")):
+            found.update(name.encode() + b"\0" + source(name).encode() + b"\0")
+    return f"sha256:{found.hexdigest()}"
+
+
 def quote(text: str) -> str:
     """Return `text` as one word of a POSIX shell."""
     import shlex  # noqa: PLC0415 - start-up time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from moectl.errors import UsageError
 from moectl.facts import hardware as platforms
@@ -14,6 +15,7 @@ from moectl.resolve import runtime, scale
 from moectl.resolve.maxtext import model_values, standing, told
 from moectl.resolve.merge import Effective, merge
 from moectl.resolve.switches import expand
+from moectl.resolve.weights import RULES
 from moectl.settings.files import Preset
 from moectl.settings.setting import Setting
 
@@ -72,12 +74,12 @@ def resolve(settings: Sequence[Setting], context: Context) -> Job:
     catalogue = maxtext.load(image.maxtext)
     effective = merge([*standing(effective, catalogue), *expanded])
     values = model_values(effective, catalogue)
-    mesh = scale.mesh(effective, hardware, catalogue, values)
+    mesh, rules = scale.fitted(effective, hardware, catalogue, values)
     batch = scale.batch(effective, mesh)
     name = effective.get("name") or (preset.name if preset else "run")
-    said = told(effective, catalogue, mesh, batch, name)
+    said = told(effective, catalogue, mesh, batch, rules, name)
     gpus = effective.get("gpus")
-    return Job(
+    job = Job(
         name=name,
         title=effective.get("title") or (preset.title if preset else ""),
         form=effective.get("form"),
@@ -102,39 +104,40 @@ def resolve(settings: Sequence[Setting], context: Context) -> Job:
         settings=effective.values,
         effective=said.effective,
         accept=context.accept,
-        notes=tuple(_notes(effective, preset, hardware, mesh.slices, batch.global_batch)),
     )
+    said_rules = effective.section("maxtext")
+    return replace(job, notes=tuple(_notes(effective, preset, job, said_rules)))
 
 
 def _notes(
-    effective: Effective, preset: Preset | None, hardware: Hardware, slices: int, batch: int
+    effective: Effective, preset: Preset | None, job: Job, values: Mapping[str, Any]
 ) -> list[str]:
-    notes = []
-    size = effective.get("gpus") // slices
-    degrees = _pinned(effective)
-    notes.append(
+    """Say which degrees were chosen, and how the batch differs from the preset's."""
+    size = job.mesh.gpus_per_slice
+    slices = job.mesh.slices
+    notes = [
         f"{slices} slice{'s' if slices > 1 else ''} of {size} GPUs "
-        f"({size // hardware.gpus_per_node} nodes){degrees}"
-    )
+        f"({size // job.processes_per_node} node{'s' if size > job.processes_per_node else ''})"
+    ]
+    expert = job.mesh.degrees["expert"].ici
+    wished = effective.get("parallelism.ici.expert")
+    if wished is not None and wished not in {-1, expert}:
+        notes.append(f"EP is {expert} instead of {wished}, so that {job.gpus} GPUs divide")
+    if RULES in job.arguments and RULES not in values:
+        axes = ", ".join(axis for axis, _ in job.arguments[RULES].value)
+        notes.append(
+            f"the logical axes {axes} are cut over fewer GPUs than there are, because MaxText's "
+            "own rules would not divide these weights"
+        )
     if preset is not None and preset.run:
         reference = preset.run.get("batch", {}).get("per_device", 0) * preset.gpus
-        if reference and reference != batch:
+        total = job.batch.global_batch
+        if reference and reference != total:
             notes.append(
-                f"global batch {batch} sequences, where the preset's {preset.gpus} GPUs have "
+                f"global batch {total} sequences, where the preset's {preset.gpus} GPUs have "
                 f"{reference:g}; --global-batch {reference:g} keeps it"
             )
     return notes
-
-
-def _pinned(effective: Effective) -> str:
-    """Return which degrees a person pinned, as a clause, or nothing."""
-    pinned = [
-        path.removeprefix("parallelism.")
-        for path in effective.values
-        if path.startswith(("parallelism.ici.", "parallelism.dcn."))
-        and effective.said_by_person(path)
-    ]
-    return f"; given: {', '.join(pinned)}" if pinned else ""
 
 
 def with_findings(job: Job, findings: Sequence[Finding]) -> Job:

@@ -16,6 +16,7 @@ from moectl.facts.maxtext import Catalogue
 from moectl.facts.yaml_facts import read
 from moectl.job import Batch, Mesh, Origin, Value
 from moectl.resolve.merge import Effective
+from moectl.resolve.weights import RULES
 from moectl.settings.flatten import place, raise_all
 from moectl.settings.options import axis_path, owning_path
 from moectl.settings.setting import Layer, Setting
@@ -93,10 +94,16 @@ def told(effective: Effective, catalogue: Catalogue, mesh: Mesh, batch: Batch, n
                 arguments[key] = Value(value.value, value.origin, (*value.overrode, model_says))
         else:
             config[key] = _over_base(value, key, catalogue)
-    if arguments:
+    for key in read("launch.yaml")["command_line_keys"]:
+        if key in config:
+            arguments[key] = config.pop(key)
+    if model.keys() & arguments.keys():
         first = next(iter(arguments.values())).origin
         arguments["override_model_config"] = Value(value=True, origin=first)
     values = {**catalogue.base, **model, **{key: value.value for key, value in said.items()}}
+    if rules is not None:
+        arguments[RULES] = rules
+        values[RULES] = rules.value
     return Told(config, arguments, values)
 
 

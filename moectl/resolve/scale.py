@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
 from math import prod
 from typing import Any
 
 from moectl.errors import UsageError, ValueUsageError
 from moectl.facts.maxtext import Catalogue
 from moectl.facts.yaml_facts import read
-from moectl.job import Batch, Degree, Hardware, Mesh
-from moectl.mesh import MeshError, MeshRequest, nearest_legal, solve
+from moectl.job import Batch, Degree, Hardware, Mesh, Value
+from moectl.mesh import MeshError, MeshRequest, divisors, nearest_legal, solve
 from moectl.resolve.merge import Effective
+from moectl.resolve.weights import WeightsError, narrowed
 from moectl.settings.flatten import place
 from moectl.settings.options import axis_path
 
@@ -29,38 +32,79 @@ def axes(catalogue: Catalogue) -> tuple[str, ...]:
     return tuple(found)
 
 
-def mesh(
-    effective: Effective, hardware: Hardware, catalogue: Catalogue, model: dict[str, Any]
-) -> Mesh:
-    """Return the mesh of the job.
+def fitted(
+    effective: Effective, hardware: Hardware, catalogue: Catalogue, model: Mapping[str, Any]
+) -> tuple[Mesh, Value | None]:
+    """Return the mesh of the job, and the logical axis rules it needs (None: MaxText's own).
 
     Args:
         effective: the merged settings; `gpus` must be among them.
         hardware: the platform.
         catalogue: keys of the MaxText release.
-        model: effective MaxText values, for the number of experts.
+        model: effective MaxText values, mesh degrees aside.
 
     Raises:
         UsageError: unknown axes, a number of GPUs that cannot be (with what is legal near
             it), or degrees that cannot be (with the arithmetic).
     """
-    gpus = effective.get("gpus")
-    _check_count(gpus, effective, hardware)
-    known = axes(catalogue)
-    request = _request(effective, hardware, model, known)
+    check_count(effective.get("gpus"), effective, hardware)
+    wish = request(effective, hardware, model, axes(catalogue))
     try:
-        ici, dcn = solve(request)
-    except MeshError as error:
-        legal = nearest_legal(gpus, _legal_counts(request, gpus))
-        hint = f"; with these settings {_listed(legal)} GPUs are possible" if legal else ""
-        where = place(effective.origin("parallelism.ici.fsdp"))
-        raise UsageError(f"{where}: {error}{hint}") from None
-    degrees = {axis: Degree(ici.get(axis, 1), dcn.get(axis, 1)) for axis in known}
-    size = prod(ici.values())
-    return Mesh(degrees, gpus // size, size)
+        return _fit(wish, catalogue, model)
+    except (MeshError, WeightsError) as error:
+        near = _near(wish, catalogue, model)
+        hint = f"; {_listed(near)} GPUs are possible" if near else ""
+        where = place(effective.origin("gpus"))
+        raise UsageError(f"{where}: {wish.gpus} GPUs: {error}{hint}") from None
 
 
-def _check_count(gpus: Any, effective: Effective, hardware: Hardware) -> None:
+def _fit(
+    wish: MeshRequest, catalogue: Catalogue, model: Mapping[str, Any]
+) -> tuple[Mesh, Value | None]:
+    """Return the first mesh whose weights can be cut: the wished expert degree, then larger."""
+    first: MeshError | WeightsError | None = None
+    for expert in _expert_degrees(wish):
+        tried = replace(wish, ici={**wish.ici, "expert": expert})
+        try:
+            ici, dcn = solve(tried)
+            degrees = {axis: Degree(ici.get(axis, 1), dcn.get(axis, 1)) for axis in axes(catalogue)}
+            rules = narrowed(model, degrees, catalogue)
+        except (MeshError, WeightsError) as error:
+            first = first or error
+            continue
+        size = prod(ici.values())
+        return Mesh(degrees, wish.gpus // size, size), rules
+    assert first is not None  # noqa: S101 - there is at least the wished degree
+    raise first
+
+
+def _expert_degrees(wish: MeshRequest) -> list[int]:
+    wished = wish.ici.get("expert", 1)
+    if "expert" in wish.pinned_ici or wished == -1 or wish.experts is None:
+        return [wished]
+    limit = wish.slice_gpus or wish.domain_gpus
+    larger = [d for d in divisors(wish.experts) if wished < d <= limit and d % wished == 0]
+    return [wished, *sorted(larger)]
+
+
+def _near(wish: MeshRequest, catalogue: Catalogue, model: Mapping[str, Any]) -> list[int]:
+    """Return the nearest possible numbers of GPUs on either side, at most one each."""
+    found: list[int] = []
+    node = wish.gpus_per_node
+    below = range(wish.gpus // node * node - node, 0, -node)
+    above = range(wish.gpus // node * node + node, MAX_GPUS + 1, node)
+    for counts in (below, above):
+        for count in islice(counts, 256):
+            try:
+                _fit(replace(wish, gpus=count), catalogue, model)
+            except (MeshError, WeightsError):
+                continue
+            found.append(count)
+            break
+    return found
+
+
+def check_count(gpus: Any, effective: Effective, hardware: Hardware) -> None:
     node = hardware.gpus_per_node
     if isinstance(gpus, int) and 1 <= gpus <= MAX_GPUS and gpus % node == 0:
         return
@@ -74,9 +118,10 @@ def _check_count(gpus: Any, effective: Effective, hardware: Hardware) -> None:
     raise ValueUsageError(what, gpus, legal, where=where)
 
 
-def _request(
-    effective: Effective, hardware: Hardware, model: dict[str, Any], known: tuple[str, ...]
+def request(
+    effective: Effective, hardware: Hardware, model: Mapping[str, Any], known: tuple[str, ...]
 ) -> MeshRequest:
+    """Return what the settings ask of the mesh."""
     wished: dict[str, dict[str, int]] = {}
     pinned: dict[str, frozenset[str]] = {}
     for group in ("ici", "dcn"):
@@ -123,19 +168,6 @@ def _check_axis(
         raise ValueUsageError(
             path, degree, "a degree is 1 or more, or -1 for what is left", where=where
         )
-
-
-def _legal_counts(request: MeshRequest, gpus: int) -> Iterator[int]:
-    from dataclasses import replace  # noqa: PLC0415 - a fault pays for it
-
-    node = request.gpus_per_node
-    start = max(node, (gpus // node - 256) * node)
-    for count in range(start, min(MAX_GPUS, gpus + 512 * node) + 1, node):
-        try:
-            solve(replace(request, gpus=count))
-        except MeshError:
-            continue
-        yield count
 
 
 def batch(effective: Effective, the_mesh: Mesh) -> Batch:

@@ -34,7 +34,11 @@ def flow(value: Any) -> str:
 
 def quoted(text: str) -> str:
     """Return `text` as a double-quoted YAML scalar on one line."""
-    text = text.replace("${", "\\${")
+    if "${" in text:
+        import re  # noqa: PLC0415 - rare
+
+        # Backslashes before an interpolation are escapes of their own, so they are doubled.
+        text = re.sub(r"(\\*)\$\{", lambda found: found[1] * 2 + "\\${", text)
     plain = json.dumps(text, ensure_ascii=False)
     return "".join(map(_escaped, plain)) if any(map(_unprintable, plain)) else plain
 

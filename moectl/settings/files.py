@@ -70,7 +70,7 @@ class RunFile:
 
 def preset_names() -> list[str]:
     """Return the names of the shipped presets, sorted."""
-    entries: Any = shipped("presets").iterdir()
+    entries = shipped("presets").iterdir()
     return sorted(e.name.removesuffix(".yaml") for e in entries if e.name.endswith(".yaml"))
 
 

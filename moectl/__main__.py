@@ -1,0 +1,79 @@
+"""The door: the quickest way to what was asked for.
+
+Start-up is a feature. `--version` and `--help` load nothing; a plain command line is parsed
+from the same declarations typer gets; anything unusual goes to typer.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from moectl.cli.command import Command, quick_parse
+from moectl.cli.commands import find, overview
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run a command line and return its exit code; never a traceback."""
+    words = sys.argv[1:] if words is None else words
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader left (`moectl ... | head`): nobody is there to be told.
+        sys.stdout = None  # nothing is flushed at exit
+        return 0
+    except KeyboardInterrupt:
+        sys.stderr.write("moectl: interrupted\n")
+        return 130
+    return code
+
+
+def _dispatch(words: list[str]) -> int:
+    if words in (["--version"], ["-V"]):
+        from moectl.version import __version__  # noqa: PLC0415
+
+        sys.stdout.write(f"moectl {__version__}\n")
+        return 0
+    if not words or words in (["--help"], ["-h"]):
+        sys.stdout.write(overview())
+        return 0 if words else 2
+    found = find(words)
+    values = quick_parse(found[0], found[1]) if found else None
+    if found is not None and values is not None:
+        return run(found[0], values)
+    return _typer(words)
+
+
+def run(command: Command, values: dict[str, Any]) -> int:
+    """Run a command with its values; what it refuses is said on standard error."""
+    from importlib import import_module  # noqa: PLC0415
+
+    from moectl.errors import MoectlError  # noqa: PLC0415
+
+    module, _, function = command.run.partition(":")
+    try:
+        return int(getattr(import_module(module), function)(**values))
+    except MoectlError as error:
+        for line in str(error).splitlines():
+            sys.stderr.write(f"moectl: {line}\n")
+        return error.exit_code
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            raise
+        sys.stderr.write(f"moectl: {error.filename or ''}: {error.strerror or error}\n")
+        return 4
+
+
+def _typer(words: list[str]) -> int:
+    from moectl.cli.typer_app import application  # noqa: PLC0415
+
+    try:
+        application(run)(words, prog_name="moectl")
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The commands: options in, text out; what they do lives in `moectl.actions`."""

@@ -1,0 +1,188 @@
+"""All commands, in the order of the help."""
+
+from __future__ import annotations
+
+from moectl.cli.command import Argument, Command, Option
+
+_FORMAT = Option(
+    "--format",
+    "How the answer is printed.",
+    metavar="FORMAT",
+    choices=("text", "json"),
+    default="text",
+)
+_JOB_OPTIONS = (
+    Option("--gpus", "GPUs in all.", metavar="N"),
+    Option("--hardware", "GPU platform, see `moectl hardware list`.", metavar="NAME"),
+    Option(
+        "--form",
+        "Synthetic benchmark, or real training.",
+        metavar="FORM",
+        choices=("benchmark", "pretrain"),
+    ),
+    Option("--name", "Name of the run.", metavar="NAME"),
+    Option(
+        "--set",
+        "Set a path of the run file or a MaxText key; may be repeated.",
+        kind="many",
+        metavar="KEY=VALUE",
+    ),
+    Option("--cluster", "Cluster profile, a YAML file.", metavar="FILE"),
+    Option(
+        "--global-batch", "Sequences a step over all GPUs; keeps it when GPUs change.", metavar="N"
+    ),
+    Option("--image", "Container image.", metavar="REFERENCE"),
+    Option("--launcher", "What starts the processes.", metavar="NAME", choices=("slurm",)),
+    Option("--cache", "Shared folder of compiled programs, on the nodes.", metavar="DIR"),
+    Option("--debug", "NCCL logs and HLO by rank.", kind="flag"),
+    Option(
+        "--allow", "Overrule a finding by its code; may be repeated.", kind="many", metavar="CODE"
+    ),
+)
+_TARGET = Argument("target", "A preset, a run file, or the folder of a bundle.")
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "render",
+        "Turn a preset or run file into everything a job needs.",
+        "moectl.cli.render:run",
+        (_TARGET,),
+        (
+            *_JOB_OPTIONS,
+            Option("--output", "Folder of the bundle; the default is NAME-Ngpus.", metavar="DIR"),
+            Option("--force", "Overwrite files of a folder that holds others too.", kind="flag"),
+            Option(
+                "--stdout",
+                "Print one part and write nothing.",
+                metavar="PART",
+                choices=("config", "launch", "env", "lock"),
+            ),
+            _FORMAT,
+        ),
+        (
+            "moectl render deepseek3-671b --gpus 128",
+            "moectl render deepseek3-671b --gpus 512 --global-batch 768 --set steps=50",
+            "moectl render run.yaml --cluster site.yaml --stdout launch",
+        ),
+        "Findings of severity error stop it (exit 1) unless --allow names their code.",
+    ),
+    Command(
+        "show",
+        "Print the effective values of a job and where each came from.",
+        "moectl.cli.show:run",
+        (_TARGET,),
+        (
+            *_JOB_OPTIONS,
+            Option(
+                "--sources", "Say where each value came from and what it overrode.", kind="flag"
+            ),
+            _FORMAT,
+        ),
+        ("moectl show deepseek3-671b --gpus 128 --sources",),
+    ),
+    Command(
+        "presets list",
+        "List the presets.",
+        "moectl.cli.catalogues:presets_list",
+        options=(_FORMAT,),
+        examples=("moectl presets list",),
+    ),
+    Command(
+        "presets show",
+        "Show a preset: its values, its path and the reasons.",
+        "moectl.cli.catalogues:presets_show",
+        (Argument("name", "A preset."),),
+        (_FORMAT,),
+        ("moectl presets show kimi-k2-1t",),
+    ),
+    Command(
+        "hardware list",
+        "List the GPU platforms.",
+        "moectl.cli.catalogues:hardware_list",
+        options=(_FORMAT,),
+        examples=("moectl hardware list",),
+    ),
+    Command(
+        "hardware show",
+        "Show a GPU platform and the sources of its figures.",
+        "moectl.cli.catalogues:hardware_show",
+        (Argument("name", "A platform."),),
+        (_FORMAT,),
+        ("moectl hardware show gb200-nvl72",),
+    ),
+    Command(
+        "facts list",
+        "List the fact tables with their releases.",
+        "moectl.cli.facts:facts_list",
+        options=(_FORMAT,),
+        examples=("moectl facts list",),
+    ),
+    Command(
+        "facts maxtext",
+        "Read the key catalogue of a MaxText wheel or folder.",
+        "moectl.cli.facts:maxtext",
+        (Argument("source", "A wheel, a source tree, or a site-packages folder."),),
+        (Option("--output", "Folder to write the catalogue to.", metavar="DIR"),),
+        ("moectl facts maxtext maxtext-0.2.5-py3-none-any.whl --output catalogue",),
+    ),
+    Command(
+        "facts xla",
+        "Ask an installed jaxlib for its XLA flags.",
+        "moectl.cli.facts:xla",
+        options=(
+            Option(
+                "--python",
+                "Interpreter that has the jaxlib; the default is this one.",
+                metavar="PATH",
+            ),
+            Option("--output", "File to write the catalogue to.", metavar="FILE"),
+        ),
+        examples=("moectl facts xla --output xla.tsv",),
+    ),
+    Command(
+        "facts weights",
+        "Ask MaxText itself for the weights of its models (minutes).",
+        "moectl.cli.facts:weights",
+        (Argument("models", "Model names, comma separated."),),
+        (Option("--output", "File to write the table to.", metavar="FILE"),),
+        ("moectl facts weights deepseek3-671b --output weights.json",),
+    ),
+)
+
+
+def find(words: list[str]) -> tuple[Command, list[str]] | None:
+    """Return the command that `words` begins with, and the words after it."""
+    for command in COMMANDS:
+        name = command.name.split()
+        if words[: len(name)] == name:
+            return command, words[len(name) :]
+    return None
+
+
+def overview() -> str:
+    """Return the text of `moectl --help`."""
+    from moectl.version import __version__  # noqa: PLC0415
+
+    width = max(len(command.name) for command in COMMANDS) + 2
+    rows = [f"  {command.name:<{width}}{command.summary}" for command in COMMANDS]
+    return "\n".join(
+        [
+            f"moectl {__version__}: MaxText configs and launch scripts for MoE training on "
+            "NVIDIA GPUs.",
+            "",
+            "Usage: moectl COMMAND [OPTIONS]",
+            "",
+            "Commands:",
+            *rows,
+            "",
+            "Options:",
+            "  --version             Print the version.",
+            "  --install-completion  Install completion for the current shell.",
+            "  --show-completion     Print completion for the current shell.",
+            "  --help                Print this text; `moectl COMMAND --help` says more.",
+            "",
+            "Start here:",
+            "  moectl render deepseek3-671b --gpus 128",
+            "",
+        ]
+    )

@@ -1,0 +1,59 @@
+"""Reads the options that render and show share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from moectl.actions.plan import Wishes
+from moectl.errors import ValueUsageError
+
+_PATHS = {
+    "hardware": "hardware",
+    "form": "form",
+    "name": "name",
+    "image": "container.image",
+    "launcher": "launcher",
+    "cache": "compilation_cache",
+}
+_COUNTS = {
+    "gpus": ("gpus", "a whole number of GPUs, e.g. 128"),
+    "global_batch": ("batch.global", "a whole number of sequences, e.g. 768"),
+}
+
+
+def wishes(values: dict[str, Any]) -> Wishes:
+    """Return what was asked for.
+
+    Args:
+        values: the command's options by name.
+
+    Raises:
+        ValueUsageError: a count that is no whole number.
+    """
+    options: dict[str, tuple[Any, str]] = {}
+    for name, (path, legal) in _COUNTS.items():
+        if values[name] is not None:
+            flag = f"--{name.replace('_', '-')}"
+            options[path] = (_count(flag, values[name], legal), flag)
+    for name, path in _PATHS.items():
+        if values[name] is not None:
+            options[path] = (values[name], f"--{name}")
+    if values["debug"]:
+        options["debug"] = (True, "--debug")
+    cluster = values["cluster"]
+    return Wishes(
+        options=options,
+        sets=tuple(values["set"]),
+        cluster=Path(cluster) if cluster is not None else None,
+        allow=tuple(values["allow"]),
+    )
+
+
+def _count(flag: str, text: str, legal: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 12):
+        raise ValueUsageError(flag, text, legal)
+    if int(text) < 1:
+        raise ValueUsageError(flag, int(text), f"1 or more; {legal}")
+    return int(text)

@@ -1,0 +1,36 @@
+"""How findings and answers are printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from moectl.findings import Finding
+
+
+def say(line: str = "") -> None:
+    """Print a line of the answer."""
+    sys.stdout.write(f"{line}\n")
+
+
+def say_json(value: Any) -> None:
+    """Print the answer as JSON."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def say_findings(findings: Iterable[Finding], stream: Any = None) -> None:
+    """Print findings, one block each: what, where, what to type."""
+    out = stream or sys.stderr
+    for finding in findings:
+        if finding.accepted:
+            out.write(
+                f"accepted {finding.severity} {finding.code} {finding.field}: {finding.accepted}\n"
+            )
+            continue
+        out.write(f"{finding.severity} {finding.code} {finding.field}: {finding.message}\n")
+        if finding.file:
+            out.write(f"    from {finding.place}\n")
+        if finding.hint:
+            out.write(f"    try: {finding.hint}\n")

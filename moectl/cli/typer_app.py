@@ -1,0 +1,98 @@
+"""Builds the typer application from the declared commands."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import typer
+
+from moectl.cli.command import Command, Option
+from moectl.cli.commands import COMMANDS
+
+_REPEATED = frozenset({"many"})
+
+
+def application(run: Callable[[Command, dict[str, Any]], int]) -> typer.Typer:
+    """Return the application; every command ends in `run`."""
+    app = _group("moectl: MaxText configs and launch scripts for MoE training on NVIDIA GPUs.")
+    groups: dict[str, typer.Typer] = {}
+    for command in COMMANDS:
+        group, _, name = command.name.rpartition(" ")
+        parent = app
+        if group:
+            if group not in groups:
+                groups[group] = _group(f"Commands on {group}.")
+                app.add_typer(groups[group], name=group)
+            parent = groups[group]
+        parent.command(name, help=_help(command), short_help=command.summary)(
+            _function(command, run)
+        )
+    return app
+
+
+def _group(text: str) -> typer.Typer:
+    return typer.Typer(
+        help=text, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+    )
+
+
+def _help(command: Command) -> str:
+    examples = "\n".join(f"    {line}" for line in command.examples)
+    parts = [command.summary, command.detail, f"\b\nExamples:\n{examples}" if examples else ""]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _function(
+    command: Command, run: Callable[[Command, dict[str, Any]], int]
+) -> Callable[..., None]:
+    """Return a function whose signature is that of the command."""
+
+    def call(**values: Any) -> None:
+        raise typer.Exit(run(command, values))
+
+    parameters = list(_parameters(command))
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in parameters}
+    call.__name__ = command.name.replace(" ", "_")
+    return call
+
+
+def _parameters(command: Command) -> Iterable[inspect.Parameter]:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    for argument in command.arguments:
+        annotation: Any = Annotated[str, typer.Argument(help=argument.help)]
+        yield inspect.Parameter(argument.name, keyword, annotation=annotation)
+    for option in command.options:
+        yield inspect.Parameter(
+            option.name, keyword, annotation=_annotation(option), default=option.empty
+        )
+
+
+def _annotation(option: Option) -> Any:
+    if option.kind == "flag":
+        return Annotated[bool, typer.Option(option.flag, help=option.help)]
+    metavar = "|".join(option.choices) or option.metavar
+    declared = typer.Option(
+        option.flag,
+        help=option.help,
+        metavar=metavar,
+        callback=_checked(option),
+        show_default=option.default is not None,
+    )
+    plain: Any = list[str] if option.kind in _REPEATED else str | None
+    return Annotated[plain, declared]
+
+
+def _checked(option: Option) -> Callable[[Any], Any] | None:
+    """Return the check of an option with few legal values."""
+    if not option.choices:
+        return None
+
+    def check(value: Any) -> Any:
+        if value is not None and value not in option.choices:
+            raise typer.BadParameter(f"{value!r} is none of {', '.join(option.choices)}")
+        return value
+
+    return check
