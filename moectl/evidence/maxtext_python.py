@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -63,17 +64,28 @@ class Reader:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
+        self._parsed: dict[str, ast.Module] = {}
         self._modules: dict[str, Module] = {}
         self._orders: dict[int, list[Class | str]] = {}
 
-    def module(self, path: str) -> Module:
+    def parsed(self, path: str) -> ast.Module:
         """Parse a file of the tree.
 
         Raises:
             SourceError: the file is missing or is not Python that can be parsed.
         """
+        if path not in self._parsed:
+            self._parsed[path] = _parsed(self.tree, path)
+        return self._parsed[path]
+
+    def module(self, path: str) -> Module:
+        """Return the names that a file of the tree binds.
+
+        Raises:
+            SourceError: the file is missing or is not Python that can be parsed.
+        """
         if path not in self._modules:
-            self._modules[path] = _bindings(path, _parsed(self.tree, path))
+            self._modules[path] = _bindings(path, self.parsed(path))
         return self._modules[path]
 
     def find(self, module: Module, name: str, depth: int = 0) -> Class | Expression | str:
@@ -211,7 +223,9 @@ class Reader:
 
 def _parsed(tree: Tree, path: str) -> ast.Module:
     try:
-        return ast.parse(tree.read(path))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes in somebody else's source
+            return ast.parse(tree.read(path))
     except SyntaxError as error:
         raise SourceError(
             tree.place(path), error.lineno, f"is no Python this reader knows: {error.msg}"

@@ -98,12 +98,16 @@ def _keys(reader: Reader, cls: Class) -> tuple[dict[str, Key], dict[str, dict[st
             model = fields.model(cls, name)
             inner = fields.keys(model) if model else {}
             if model:
-                nested[name] = {n: replace(k, parent=name) for n, k in inner.items()}
+                # Only one level is read: what stands deeper, MaxText alone can judge.
+                nested[name] = {
+                    n: replace(k, parent=name, opaque=k.opaque or bool(fields.model(model, n)))
+                    for n, k in inner.items()
+                }
             keys[name] = replace(
                 key,
                 prepared=tuple(prepared.get(name, ())),
                 nested=tuple(inner),
-                closed=bool(model) and fields.closed(model) if model else False,
+                closed=fields.closed(model) if model else False,
             )
     except Unseen:
         place = reader.tree.place(cls.module.path)
@@ -174,9 +178,10 @@ def _prepared(reader: Reader) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     if not reader.tree.exists(LOADER):
         return found
-    parsed = ast.parse(reader.tree.read(LOADER))
     functions = [
-        node for node in parsed.body if isinstance(node, ast.FunctionDef) and node.name == _PREPARES
+        node
+        for node in reader.parsed(LOADER).body
+        if isinstance(node, ast.FunctionDef) and node.name == _PREPARES
     ]
     for node in (part for function in functions for part in ast.walk(function)):
         match node:

@@ -59,6 +59,7 @@ class Shape:
         # Choices and bounds are kept once a key: two kinds of number must agree on them.
         mixed = (self.choices, self.bounds) != (other.choices, other.bounds)
         clash = mixed and self.numeric and other.numeric
+        clash |= bool((self.model and other.kinds) or (other.model and self.kinds))
         self.kinds += [kind for kind in other.kinds if kind not in self.kinds]
         self.choices += [choice for choice in other.choices if choice not in self.choices]
         self.bounds |= other.bounds
@@ -118,7 +119,7 @@ class Fields:
         """Read an annotation; what only a run could tell is `any` and opaque."""
         try:
             return self._shape(module, node, depth)
-        except (Unseen, SyntaxError, ValueError):
+        except (Unseen, SyntaxError, ValueError, RecursionError, MemoryError):
             return Shape(["any"], nullable=True, opaque=True)
 
     def _shape(self, module: Module, node: ast.expr, depth: int) -> Shape:
@@ -166,9 +167,10 @@ class Fields:
                 return Shape(["list"], opaque=inner.kinds != ["any"] or inner.opaque)
             return Shape([f"list[{'|'.join(inner.kinds)}]"], False, inner.choices, inner.bounds)
         if self._is(module, value, "dict", "Dict", "Mapping"):
-            names, values = [self.shape(module, item, depth + 1).kinds for item in items]
-            known = names in (["str"], ["any"]) and values == ["any"]
-            return Shape(["dict[str]" if names == ["str"] else "dict"], opaque=not known)
+            names, values = [self.shape(module, item, depth + 1) for item in items]
+            known = names.kinds in (["str"], ["any"]) and values.kinds == ["any"]
+            opaque = not known or names.opaque or values.opaque
+            return Shape(["dict[str]" if names.kinds == ["str"] else "dict"], opaque=opaque)
         raise Unseen
 
     def _literal(self, module: Module, items: list[ast.expr]) -> Shape:
@@ -292,7 +294,11 @@ def _annotated(node: ast.ClassDef) -> Iterator[tuple[str, ast.AnnAssign]]:
     for statement in node.body:
         match statement:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
-                special = "ClassVar" in ast.dump(annotation)
+                special = any(
+                    isinstance(part, ast.Name | ast.Attribute)
+                    and (part.id if isinstance(part, ast.Name) else part.attr) == "ClassVar"
+                    for part in ast.walk(annotation)
+                )
                 if not name.startswith("_") and name != "model_config" and not special:
                     yield name, statement
 

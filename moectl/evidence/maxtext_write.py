@@ -47,6 +47,19 @@ class Summary:
     opaque: tuple[str, ...]
     strays: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        lines = [
+            f"maxtext {self.release}: {self.keys} keys ({self.derived} of them derived),"
+            f" {self.nested} nested keys, {self.models} models",
+            f"{self.folder} {'written' if self.changed else 'holds just that already'}",
+        ]
+        if self.opaque:
+            lines.append(f"only running MaxText can judge: {', '.join(self.opaque)}")
+        if self.strays:
+            lines.append(f"set by its own files, yet no keys: {', '.join(self.strays)}")
+        return "\n".join(lines)
+
 
 def write_catalogue(
     source: Path, out: Path, release: str | None = None, *, force: bool = False
@@ -125,13 +138,13 @@ def _document(sections: Mapping[str, object], depths: Mapping[str, int]) -> str:
 
 
 def _block(value: object, depth: int, indent: str) -> str:
-    """Break mappings into lines `depth` levels down, and lists of lists always."""
+    """Break mappings into lines `depth` levels down, and and a list of lists always."""
     deeper = f"{indent}  "
     if isinstance(value, Mapping) and depth and value:
         inner = [f"{json.dumps(k)}: {_block(v, depth - 1, deeper)}" for k, v in value.items()]
         return "{\n" + ",\n".join(deeper + line for line in inner) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(item, list) for item in value):
-        inner = [_block(item, 0, deeper) for item in value]
+        inner = [json.dumps(item, allow_nan=False) for item in value]
         return "[\n" + ",\n".join(deeper + line for line in inner) + f"\n{indent}]"
     return json.dumps(value, allow_nan=False)
 
@@ -143,10 +156,10 @@ def _put(folder: Path, files: Mapping[str, str], *, force: bool) -> bool:
             return False
         if not force:
             raise LocalFilesError(
-                f"{folder} exists and differs; compare it, or type --force to replace it"
+                f"{folder} exists and differs: move it away, or write to another folder"
             )
         if not (folder / "keys.json").is_file() or folder.is_symlink():
-            raise LocalFilesError(f"{folder} is no catalogue; move it away first")
+            raise LocalFilesError(f"{folder} is no catalogue: move it away first")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as place:
         made = Path(place) / "new"

@@ -37,7 +37,8 @@ def load(text: str, place: str) -> dict[str, object]:
         place: how to name the file in an error.
 
     Raises:
-        SourceError: the text is no such YAML, with the line where that shows.
+        SourceError: the text is no such YAML, with the line where that shows; or a value is
+            one that a catalogue cannot hold (.inf, .nan, binary, keys that are not text).
     """
     import yaml  # noqa: PLC0415
 
@@ -55,7 +56,7 @@ def load(text: str, place: str) -> dict[str, object]:
     nodes = _Count()
     for key, value in document.items():
         if not _plain({key: value}, nodes):
-            raise SourceError(place, None, f"key {shown(key)} has a value that is not plain data")
+            raise SourceError(place, None, f"key {shown(key)} has a value that JSON lacks")
         if nodes.seen > _LARGEST:
             raise SourceError(place, None, f"holds more than the {_LARGEST} nodes OmegaConf reads")
     return document

@@ -158,6 +158,8 @@ class Catalogue:
     def _judge(self, key: Key, value: object) -> str | None:
         if not key.nested:
             return None if accepts(key, value) else key.legal_near(value)
+        if key.opaque or (value is None and key.nullable):
+            return None
         if not isinstance(value, Mapping):
             return key.legal
         for inner, inside in value.items():

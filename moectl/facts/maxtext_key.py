@@ -114,13 +114,20 @@ class Key:
         none = ["or none"] if self.nullable and self.type != "any" else []
         return ", ".join([phrase, *limits, *none])
 
+    @property
+    def _writable(self) -> list[str | int | float | bool]:
+        """The choices a file can say: MaxText's loader makes None of a top-level "none"."""
+        said = [choice for choice in self.choices if str(choice).lower() != "none"]
+        return list(self.choices) if self.parent or not said else said
+
     def _phrase(self, kind: str, value: object) -> str:
         if self.choices and kind in {"enum", "int"}:
-            if len(self.choices) <= _SHOWN_CHOICES:
-                return f"one of {', '.join(map(shown, self.choices))}"
-            near = nearest(value, map(str, self.choices)) if isinstance(value, str) else []
-            hint = f"near it {', '.join(near)}" if near else f"such as {self.choices[0]}"
-            return f"one of {len(self.choices)} names, {hint}"
+            writable = self._writable
+            if len(writable) <= _SHOWN_CHOICES:
+                return f"one of {', '.join(map(shown, writable))}"
+            near = nearest(value, map(str, writable)) if isinstance(value, str) else []
+            hint = f"near it {', '.join(near)}" if near else f"such as {writable[0]}"
+            return f"one of {len(writable)} names, {hint}"
         if kind.startswith("list["):
             inner = " or ".join(self._phrase(part, None) for part in split_type(kind[5:-1]))
             return f"a list, each entry {inner}"

@@ -99,9 +99,12 @@ def _as_list(text: str) -> object:
     if (stripped[:1], stripped[-1:]) not in {("[", "]"), ("(", ")")}:
         return [text]
     import ast  # noqa: PLC0415 - a handful of keys needs it
+    import warnings  # noqa: PLC0415
 
     try:
-        parsed = ast.literal_eval(stripped)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd escapes, which change nothing here
+            parsed = ast.literal_eval(stripped)
     except (ValueError, SyntaxError):
         return [text]
     except (MemoryError, RecursionError):

@@ -74,8 +74,24 @@ def model_values(effective: Effective, catalogue: Catalogue) -> dict[str, Any]:
     return values | {key: value.value for key, value in said.items()}
 
 
-def told(effective: Effective, catalogue: Catalogue, mesh: Mesh, batch: Batch, name: str) -> Told:
-    """Return config, arguments and effective values, mesh and batch included."""
+def told(
+    effective: Effective,
+    catalogue: Catalogue,
+    mesh: Mesh,
+    batch: Batch,
+    rules: Value | None,
+    name: str,
+) -> Told:
+    """Return config, arguments and effective values, mesh and batch included.
+
+    Args:
+        effective: the merged settings.
+        catalogue: keys of the MaxText release.
+        mesh: the mesh of the job.
+        batch: its batch arithmetic.
+        rules: logical axis rules to override, or None.
+        name: the run's name.
+    """
     said = _said(effective)
     said["per_device_batch_size"] = Value(
         int(batch.per_device) if batch.per_device == int(batch.per_device) else batch.per_device,

@@ -105,6 +105,11 @@ def _near(wish: MeshRequest, catalogue: Catalogue, model: Mapping[str, Any]) -> 
 
 
 def check_count(gpus: Any, effective: Effective, hardware: Hardware) -> None:
+    """Refuse a number of GPUs that is not whole nodes within the limits.
+
+    Raises:
+        ValueUsageError: with what is legal near it.
+    """
     node = hardware.gpus_per_node
     if isinstance(gpus, int) and 1 <= gpus <= MAX_GPUS and gpus % node == 0:
         return
