@@ -59,7 +59,10 @@ def _part(rendered: Rendered, part: str) -> str:
 
 def _say_summary(rendered: Rendered, folder: Path) -> None:
     job = rendered.job
-    say(f"{job.name}: {job.gpus} GPUs, {job.nodes} nodes of {job.hardware.name}, one process a GPU")
+    say(
+        f"{job.name}: {job.gpus} GPUs, {job.nodes} node{'s' if job.nodes > 1 else ''} of "
+        f"{job.hardware.name}, one process a GPU"
+    )
     say(f"  mesh    {_mesh(job)}")
     say(
         f"  batch   {job.batch.global_batch} sequences of {job.batch.sequence_length} tokens "

@@ -133,9 +133,10 @@ def _notes(
         reference = preset.run.get("batch", {}).get("per_device", 0) * preset.gpus
         total = job.batch.global_batch
         if reference and reference != total:
+            keeps = reference % (job.gpus * job.batch.accumulation) == 0
             notes.append(
                 f"global batch {total} sequences, where the preset's {preset.gpus} GPUs have "
-                f"{reference:g}; --global-batch {reference:g} keeps it"
+                f"{reference:g}" + (f"; --global-batch {reference:g} keeps it" if keeps else "")
             )
     return notes
 
