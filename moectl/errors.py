@@ -90,7 +90,11 @@ class SeveralUsageErrors(UsageError):  # noqa: N818 - it is a group of the error
     """Several usage errors found in one pass."""
 
     def __init__(self, errors: Sequence[UsageError]) -> None:
-        self.errors = list(errors)
+        self.errors: list[UsageError] = [
+            single
+            for error in errors
+            for single in (error.errors if isinstance(error, SeveralUsageErrors) else [error])
+        ]
         super().__init__("\n".join(str(error) for error in self.errors))
 
 

@@ -23,6 +23,7 @@ from moectl.settings.files import (
     preset_names,
     run_file,
 )
+from moectl.settings.flatten import raise_all
 from moectl.settings.options import assignments, option
 from moectl.settings.setting import Setting
 
@@ -83,7 +84,8 @@ def plan(target: str, wishes: Wishes) -> Job:
     layers += [*site, *own]
     facts = dict(file.lock.get("facts") or {}) if file else {}
     image = runtime.image(merge([*layers, *said]), facts)
-    said += assignments(wishes.sets, maxtext.load(image.maxtext))
+    sets, faults = assignments(wishes.sets, maxtext.load(image.maxtext))
+    said += sets
     platform = platform_of([*own, *said], found)
     context = Context(
         preset=found,
@@ -91,7 +93,11 @@ def plan(target: str, wishes: Wishes) -> Job:
         facts=facts,
         accept=_accepted(found, file, wishes.allow),
     )
-    job = resolve([*layers, *said], context)
+    try:
+        job = resolve([*layers, *said], context)
+    except UsageError as error:
+        faults.append(error)
+    raise_all(faults)
     return with_findings(job, findings(job))
 
 

@@ -10,12 +10,16 @@ from moectl.render.slurm import launch_script
 from moectl.render.templates import digest
 from moectl.settings.bundle_names import CONFIG, LAUNCH, LOCK
 
+# The file a launcher submits: its name, and what writes it.
+_LAUNCHERS = {"slurm": (LAUNCH, launch_script)}
+
 
 def bundle(job: Job) -> dict[str, str]:
     """Return name to content of every file; the same job gives the same bytes everywhere."""
+    name, script = _LAUNCHERS[job.launcher]
     return {
         CONFIG: config_yml(job),
-        LAUNCH: launch_script(job),
+        name: script(job),
         **programs(job),
         LOCK: lock_yaml(job, digest()),
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from moectl.job import Image, Job, Mount
+from moectl.settings.bundle_names import MOUNTED
 
-BUNDLE = "/moectl"
 PYXIS = "pyxis"
 
 # Where the importable package lies in a checkout of each: MaxText keeps it under src/,
@@ -84,7 +84,7 @@ def mount_option(job: Job) -> str:
     words = [
         f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}" for mount in mounts(job)
     ]
-    return ",".join([f"./:{BUNDLE}", *words])
+    return ",".join([f"./:{MOUNTED}", *words])
 
 
 def checkout_target(package: str) -> str:

@@ -63,7 +63,7 @@ def launch_script(job: Job) -> str:
             "container_names": variables.container_names(job),
             "image": container.pyxis_image(job.container.image),
             "container_mounts": container.mount_option(job),
-            "bundle_target": container.BUNDLE,
+            "bundle_target": MOUNTED,
         },
     )
 

@@ -146,7 +146,7 @@ def _container(job: Job) -> Iterator[UsageError]:
         if fault := _mount_fault(path):
             yield ValueUsageError("the path of a mount", path, fault)
     for mount in job.container.mounts:
-        if mount.target.rstrip("/") == container.BUNDLE:
+        if mount.target.rstrip("/") == MOUNTED:
             yield ValueUsageError("the target of a mount", mount.target, "the bundle is there")
 
 

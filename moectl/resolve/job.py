@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from moectl.resolve.merge import Effective, merge
 from moectl.resolve.switches import expand
 from moectl.resolve.weights import RULES
 from moectl.settings.files import Preset
+from moectl.settings.flatten import raise_all
 from moectl.settings.setting import Setting
 
 
@@ -53,6 +55,15 @@ def platform_of(said: Sequence[Setting], preset: Preset | None) -> Hardware:
     return platforms.platform(name, where=where)
 
 
+@contextmanager
+def collected(faults: list[UsageError]) -> Iterator[None]:
+    """Keep a usage error for later, so that all faults are said in one pass."""
+    try:
+        yield
+    except UsageError as error:
+        faults.append(error)
+
+
 def resolve(settings: Sequence[Setting], context: Context) -> Job:
     """Return the job the settings describe.
 
@@ -73,7 +84,16 @@ def resolve(settings: Sequence[Setting], context: Context) -> Job:
         raise UsageError("the run says no number of GPUs; add --gpus N")
     catalogue = maxtext.load(image.maxtext)
     effective = merge([*standing(effective, catalogue), *expanded])
-    values = model_values(effective, catalogue)
+    faults: list[UsageError] = []
+    with collected(faults):
+        values = model_values(effective, catalogue)
+    with collected(faults):
+        final_flags = runtime.xla_flags(effective, image, flags)
+    with collected(faults):
+        environment = runtime.environment(effective)
+    with collected(faults):
+        scale.check_count(effective.get("gpus"), effective, hardware)
+    raise_all(faults)
     mesh, rules = scale.fitted(effective, hardware, catalogue, values)
     batch = scale.batch(effective, mesh)
     name = effective.get("name") or (preset.name if preset else "run")
@@ -95,8 +115,8 @@ def resolve(settings: Sequence[Setting], context: Context) -> Job:
         cluster=runtime.cluster(effective, hardware),
         config=said.config,
         arguments=said.arguments,
-        xla_flags=runtime.xla_flags(effective, image, flags),
-        environment=runtime.environment(effective),
+        xla_flags=final_flags,
+        environment=environment,
         secrets=runtime.secrets(effective),
         debug=effective.get("debug"),
         cache_directory=effective.get("compilation_cache") or "",

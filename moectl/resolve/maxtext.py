@@ -8,7 +8,7 @@ in config.yml. Such keys go on the command line, with override_model_config=true
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from moectl.errors import UnknownNameError, UsageError, shown
@@ -17,12 +17,15 @@ from moectl.facts.yaml_facts import read
 from moectl.job import Batch, Mesh, Origin, Value
 from moectl.resolve.merge import Effective
 from moectl.resolve.weights import RULES
+from moectl.settings.bundle_names import MOUNTED
 from moectl.settings.flatten import place, raise_all
 from moectl.settings.options import axis_path, owning_path
 from moectl.settings.setting import Layer, Setting
 from moectl.spec.table import table
 
 BASE = "base.yml"
+OUTPUT = "base_output_directory"
+_CONTAINED = frozenset({"pyxis"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ def told(
         effective.origin("batch.global" if effective.get("batch.global") else "batch.per_device"),
     )
     said["run_name"] = Value(name, effective.origin("name"))
+    said[OUTPUT] = _output(said[OUTPUT], str(effective.get("cluster.runtime")))
     said |= _degrees(effective, catalogue, mesh)
     model = catalogue.model(str(said["model_name"].value)) or {}
     config = {"base_config": Value(BASE, Origin("moectl default"))}
@@ -121,6 +125,16 @@ def told(
         arguments[RULES] = rules
         values[RULES] = rules.value
     return Told(config, arguments, values)
+
+
+def _output(value: Value, runtime: str) -> Value:
+    """Return MaxText's output folder; one inside the bundle is absolute in the container.
+
+    Orbax wants absolute paths of checkpoints.
+    """
+    if runtime not in _CONTAINED or value.value.startswith("/") or "://" in value.value:
+        return value
+    return replace(value, value=f"{MOUNTED}/{value.value.removeprefix('./')}")
 
 
 def _over_base(value: Value, key: str, catalogue: Catalogue) -> Value:

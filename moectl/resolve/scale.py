@@ -47,7 +47,6 @@ def fitted(
         UsageError: unknown axes, a number of GPUs that cannot be (with what is legal near
             it), or degrees that cannot be (with the arithmetic).
     """
-    check_count(effective.get("gpus"), effective, hardware)
     wish = request(effective, hardware, model, axes(catalogue))
     try:
         return _fit(wish, catalogue, model)

@@ -82,7 +82,7 @@ def _leaves(
     for key, value in data.items():
         path = f"{prefix}.{key}" if prefix else key
         at = (*keys, key)
-        is_leaf = path in fields or f"{prefix}.*" in fields
+        is_leaf = f"{prefix}.*" in fields or (path in fields and not table().is_section(path))
         if isinstance(value, Mapping) and not is_leaf:
             yield from _leaves(value, path, at)
         elif value is None and not is_leaf and table().is_section(path):

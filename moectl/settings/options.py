@@ -8,7 +8,7 @@ from typing import Any
 from moectl.errors import UnknownNameError, UsageError, shown
 from moectl.facts.maxtext import Catalogue
 from moectl.job import Origin
-from moectl.settings.flatten import judge, raise_all
+from moectl.settings.flatten import judge
 from moectl.settings.setting import Layer, Setting
 from moectl.settings.yaml_source import read_scalar
 from moectl.spec.table import table
@@ -22,15 +22,18 @@ def option(path: str, value: Any, flag: str) -> Setting:
     return Setting(path, value, Layer.OPTION, Origin(flag))
 
 
-def assignments(texts: Sequence[str], catalogue: Catalogue) -> list[Setting]:
+def assignments(
+    texts: Sequence[str], catalogue: Catalogue
+) -> tuple[list[Setting], list[UsageError]]:
     """Read `--set` options.
 
     Args:
         texts: "key=value" each; the value is read as MaxText's command line reads it.
         catalogue: keys of the MaxText release.
 
-    Raises:
-        UsageError: unknown keys (with the nearest), or values that cannot be meant.
+    Returns:
+        What they say, and the faults: unknown keys (with the nearest), or values that cannot
+        be meant.
     """
     faults: list[UsageError] = []
     settings: list[Setting] = []
@@ -50,8 +53,7 @@ def assignments(texts: Sequence[str], catalogue: Catalogue) -> list[Setting]:
             settings.append(Setting(path, value, Layer.OPTION, _SET))
         else:
             faults.append(fault)
-    raise_all(faults)
-    return settings
+    return settings, faults
 
 
 def owning_path(key: str, catalogue: Catalogue) -> str:
