@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from moectl.job import Job
 from moectl.render import container, slurm_checks, templates, variables
+from moectl.settings.bundle_names import MOUNTED
 
 # Ports for JAX's coordinator: below the range Linux gives to outgoing connections (32768 up),
 # above what services of a cluster commonly take.

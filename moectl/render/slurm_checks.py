@@ -12,6 +12,7 @@ from moectl.errors import SeveralUsageErrors, UsageError, ValueUsageError
 from moectl.job import Job
 from moectl.render import container
 from moectl.render.variables import value_text
+from moectl.settings.bundle_names import MOUNTED
 
 # Options the script writes itself, and the setting that decides each.
 OWN_OPTIONS: Mapping[str, str] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from math import prod
@@ -60,10 +60,9 @@ def fitted(
 def _fit(
     wish: MeshRequest, catalogue: Catalogue, model: Mapping[str, Any]
 ) -> tuple[Mesh, Value | None]:
-    """Return the first mesh whose weights can be cut: the wished expert degree, then larger."""
+    """Return the first mesh whose weights can be cut."""
     first: MeshError | WeightsError | None = None
-    for expert in _expert_degrees(wish):
-        tried = replace(wish, ici={**wish.ici, "expert": expert})
+    for tried in _attempts(wish):
         try:
             ici, dcn = solve(tried)
             degrees = {axis: Degree(ici.get(axis, 1), dcn.get(axis, 1)) for axis in axes(catalogue)}
@@ -77,13 +76,24 @@ def _fit(
     raise first
 
 
-def _expert_degrees(wish: MeshRequest) -> list[int]:
+def _attempts(wish: MeshRequest) -> Iterator[MeshRequest]:
+    """Yield the wish, then what may help when a weight cannot be cut.
+
+    Where every GPU holds weights, that is a larger expert degree, which leaves FSDP fewer
+    cuts; where a data degree can take GPUs, it is a smaller slice.
+    """
+    yield wish
+    limit = wish.slice_gpus or wish.domain_gpus
+    if wish.weight_shards is not None:
+        sizes = [s for s in divisors(wish.gpus) if s < limit and s % wish.gpus_per_node == 0]
+        yield from (replace(wish, slice_gpus=size) for size in sizes)
+        return
     wished = wish.ici.get("expert", 1)
     if "expert" in wish.pinned_ici or wished == -1 or wish.experts is None:
-        return [wished]
-    limit = wish.slice_gpus or wish.domain_gpus
-    larger = [d for d in divisors(wish.experts) if wished < d <= limit and d % wished == 0]
-    return [wished, *sorted(larger)]
+        return
+    for degree in sorted(divisors(wish.experts)):
+        if wished < degree <= limit and degree % wished == 0:
+            yield replace(wish, ici={**wish.ici, "expert": degree})
 
 
 def _near(wish: MeshRequest, catalogue: Catalogue, model: Mapping[str, Any]) -> list[int]:
