@@ -69,9 +69,7 @@ def again(rendered: Rendered, folder: Path) -> Rendered:
 
 @pytest.mark.parametrize("form", ["benchmark", "pretrain"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_preset_in_every_size_is_rendered_again(
-    name: str, form: str, tmp_path: Path
-) -> None:
+def test_every_preset_in_every_size_is_rendered_again(name: str, form: str, tmp_path: Path) -> None:
     for gpus in COUNTS:
         options = {"gpus": (gpus, "--gpus"), "form": (form, "--form")}
         first = render(name, Wishes(options=options))
@@ -172,7 +170,9 @@ def test_a_lock_is_a_run_file_that_the_models_accept() -> None:
 
 def test_a_lock_names_the_source_of_every_setting() -> None:
     job = plan(PRESET, Wishes(sets=["steps=3"]))
-    data = read_mapping(render(PRESET, Wishes(sets=["steps=3"])).files["moectl.lock.yaml"], "l").data
+    data = read_mapping(
+        render(PRESET, Wishes(sets=["steps=3"])).files["moectl.lock.yaml"], "l"
+    ).data
     told = [path for paths in data["lock"]["sources"].values() for path in paths]
     assert sorted(told) == sorted(locked_settings(job))
     assert "training.steps" in data["lock"]["sources"]["--set"]

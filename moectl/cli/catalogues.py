@@ -132,6 +132,6 @@ def _say_tree(tree: Mapping[str, Any], depth: int = 0) -> None:
         elif isinstance(value, list) and any(isinstance(item, str | Mapping) for item in value):
             say(f"{pad}{key}:")
             for item in value:
-                say(f"{pad}  - {item if isinstance(item, str) else flow(item)}")
+                say(f"{pad}  - {item if isinstance(item, str) else flow(item, omegaconf=False)}")
         else:
-            say(f"{pad}{key}: {value if isinstance(value, str) else flow(value)}")
+            say(f"{pad}{key}: {value if isinstance(value, str) else flow(value, omegaconf=False)}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from moectl.actions.plan import Wishes
 from moectl.errors import ValueUsageError
+from moectl.settings.options import encodable
 
 _PATHS = {
     "hardware": "hardware",
@@ -38,6 +39,8 @@ def wishes(values: dict[str, Any]) -> Wishes:
             options[path] = (_count(flag, values[name], legal), flag)
     for name, path in _PATHS.items():
         if values[name] is not None:
+            if not encodable(values[name]):
+                raise ValueUsageError(f"--{name}", values[name], "UTF-8 text")
             options[path] = (values[name], f"--{name}")
     if values["debug"]:
         options["debug"] = (True, "--debug")

@@ -80,11 +80,11 @@ def _row(value: Value) -> dict[str, Any]:
 
 def _say_rows(pairs: Iterable[tuple[str, Value]], *, sources: bool) -> None:
     for name, value in pairs:
-        say(f"  {name} = {flow(value.value)}")
+        say(f"  {name} = {flow(value.value, omegaconf=False)}")
         if sources:
             say(f"      from {_place(value)}")
             for weaker, origin in value.overrode:
-                say(f"      over {flow(weaker)}, {origin.layer}")
+                say(f"      over {flow(weaker, omegaconf=False)}, {origin.layer}")
 
 
 def _place(value: Value) -> str:

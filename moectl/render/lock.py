@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from moectl.job import Job, Origin, Value
-from moectl.settings.emit import flow, quoted
+from moectl.settings.emit import flow as emit_flow
+from moectl.settings.emit import quoted as emit_quoted
 from moectl.spec.table import table
 from moectl.version import __version__
 
@@ -21,6 +23,10 @@ _REPLACED = (
     "environment.",
     "cluster.environment.",
 )
+
+
+flow = partial(emit_flow, omegaconf=False)
+quoted = partial(emit_quoted, omegaconf=False)
 
 
 def lock_yaml(job: Job, templates: str) -> str:
@@ -137,7 +143,7 @@ def _lines(tree: dict[str, Any], depth: int) -> Any:
             key
             if key.replace("_", "a").replace("-", "a").isalnum()
             and not (
-                key[0].isdigit() or key.casefold() in {"on", "off", "yes", "no", "y", "n", "null"}
+                key[:1].isdigit() or key.casefold() in {"on", "off", "yes", "no", "y", "n", "null"}
             )
             else quoted(key)
         )

@@ -139,7 +139,7 @@ def _secret_faults(effective: Effective, found: Mapping[str, Value]) -> list[Usa
 
 
 def _is_variable(name: str) -> bool:
-    return name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
+    return name.isascii() and name.replace("_", "a").isalnum() and not name[:1].isdigit()
 
 
 def secrets(effective: Effective) -> tuple[str, ...]:

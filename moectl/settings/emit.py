@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def flow(value: Any) -> str:
+def flow(value: Any, *, omegaconf: bool = True) -> str:
     """Return `value` on one line: text is always quoted, so nothing is taken for a number.
-
-    OmegaConf expands `${...}` in text; a backslash before it keeps it as it is.
 
     Args:
         value: None, bool, int, float, str, or lists and mappings of those.
+        omegaconf: whether OmegaConf reads it, which expands `${...}` in text unless a backslash
+            stands before it; moectl's own files have no such thing.
     """
     if value is None:
         return "null"
@@ -25,16 +25,19 @@ def flow(value: Any) -> str:
     if isinstance(value, float):
         return _float(value)
     if isinstance(value, str):
-        return quoted(value)
+        return quoted(value, omegaconf=omegaconf)
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{quoted(str(k))}: {flow(v)}" for k, v in value.items())
+        inner = ", ".join(
+            f"{quoted(str(k), omegaconf=omegaconf)}: {flow(v, omegaconf=omegaconf)}"
+            for k, v in value.items()
+        )
         return f"{{{inner}}}"
-    return "[" + ", ".join(flow(item) for item in value) + "]"
+    return "[" + ", ".join(flow(item, omegaconf=omegaconf) for item in value) + "]"
 
 
-def quoted(text: str) -> str:
+def quoted(text: str, *, omegaconf: bool = True) -> str:
     """Return `text` as a double-quoted YAML scalar on one line."""
-    if "${" in text:
+    if omegaconf and "${" in text:
         import re  # noqa: PLC0415 - rare
 
         # Backslashes before an interpolation are escapes of their own, so they are doubled.

@@ -127,8 +127,8 @@ def run_file(path: Path) -> RunFile:
         path = path / LOCK_NAME
     document = read_mapping(read_text(path), str(path))
     data = dict(document.data)
-    lock = data.pop("lock", None)
-    layers = _lock_layers(lock) if isinstance(lock, Mapping) else {}
+    lock = _lock(document, str(path)) if data.pop("lock", None) is not None else {}
+    layers = _lock_layers(lock)
     locate = _locator(document, str(path), "run file", layers)
     settings = flatten(data, Layer.RUN_FILE, locate)
     said = {setting.path: setting.value for setting in settings}
@@ -138,7 +138,7 @@ def run_file(path: Path) -> RunFile:
         preset=said.get("preset") or "",
         form=said.get("form") or "",
         accept=tuple((row["code"], row["reason"]) for row in said.get("accept") or ()),
-        lock=lock if isinstance(lock, Mapping) else {},
+        lock=lock,
     )
 
 
@@ -147,6 +147,31 @@ def cluster_profile(path: Path) -> list[Setting]:
     document = read_mapping(read_text(path), str(path))
     locate = _locator(document, str(path), f"cluster profile {path.name}", {})
     return flatten(document.data, Layer.CLUSTER, locate, prefix="cluster")
+
+
+def _lock(document: Document, path: str) -> Mapping[str, Any]:
+    """Return the lock section.
+
+    Raises:
+        SourceError: it is none, with the line.
+    """
+    lock = document.data["lock"]
+    texts = {"version": str, "templates": str, "facts": Mapping, "sources": Mapping}
+    fits = (
+        isinstance(lock, Mapping)
+        and texts.keys() >= lock.keys() >= {"version", "templates", "facts"}
+        and all(isinstance(lock[name], kind) for name, kind in texts.items() if name in lock)
+        and all(isinstance(release, str) for release in lock["facts"].values())
+    )
+    if not fits:
+        spot = document.place("lock")
+        raise SourceError(
+            path,
+            spot.line if spot else None,
+            "the lock section is none that moectl wrote; remove it to make this a plain run file",
+        )
+    found: Mapping[str, Any] = lock
+    return found
 
 
 def _lock_layers(lock: Mapping[str, Any]) -> dict[str, str]:

@@ -22,6 +22,15 @@ def option(path: str, value: Any, flag: str) -> Setting:
     return Setting(path, value, Layer.OPTION, Origin(flag))
 
 
+def encodable(text: str) -> bool:
+    """Whether a word of the command line is UTF-8 text, which a file can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def assignments(
     texts: Sequence[str], catalogue: Catalogue
 ) -> tuple[list[Setting], list[UsageError]]:
@@ -98,5 +107,7 @@ def _value(path: str, raw: str, key: str) -> Any:
     field = table().field(path)
     if field is not None and field.kind in {"str", "text"}:
         # Text is taken as typed: "1e3" or "off" is a name here, not a number or a boolean.
+        if not encodable(raw):
+            raise UsageError(f"--set {key}: {shown(raw)} is not UTF-8 text")
         return None if raw in {"null", "~"} and field.nullable else raw
     return read_scalar(raw, f"--set {key}")

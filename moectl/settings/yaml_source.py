@@ -18,6 +18,7 @@ Node: TypeAlias = Any  # yaml.nodes.Node, whose stubs lack `id`
 MAX_BYTES = 4 * 1024 * 1024
 MAX_NODES = 200_000
 MAX_DEPTH = 64
+_PLAIN_TAGS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +85,15 @@ def _compose(text: str, path: str) -> Node | None:
     if len(text) > MAX_BYTES:
         raise SourceError(path, None, f"it is larger than {MAX_BYTES >> 20} MiB")
     try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise SourceError(path, None, "it is not UTF-8 text") from None
+    try:
         return _composer(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = " ".join(str(error.problem or error.context).split())
-        if "\t" in problem or "'\\t'" in problem:
+        if mark and _stands_tab(text, mark.line, mark.column):
             problem = "a tab stands where YAML wants spaces"
         raise SourceError(path, mark.line + 1 if mark else None, f"not YAML: {problem}") from None
     except YAMLError as error:
@@ -96,6 +101,14 @@ def _compose(text: str, path: str) -> Node | None:
         raise SourceError(path, None, f"not YAML: {reason}") from None
     except RecursionError:
         raise SourceError(path, None, "it is nested too deeply") from None
+
+
+def _stands_tab(text: str, line: int, column: int) -> bool:
+    """Whether a tab is at a place, counted from 0, or in the indentation before it."""
+    lines = text.splitlines()
+    here = lines[line] if line < len(lines) else ""
+    indentation = here[: len(here) - len(here.lstrip())]
+    return here[column : column + 1] == "\t" or "\t" in indentation
 
 
 def _composer(text: str) -> Node | None:
@@ -158,6 +171,8 @@ class _Reader:
         self.places.setdefault(at, Place(node.start_mark.line + 1, node.start_mark.column + 1))
         if node.id == "scalar":
             return self.scalar(node)
+        if node.tag not in _PLAIN_TAGS:
+            raise self.fault(node, f"the tag {shown(node.tag)} is not read")
         self.open.add(id(node))
         if node.id == "sequence":
             value: Any = [
@@ -206,7 +221,7 @@ class _Reader:
                     return float(constructor.construct_yaml_float(node))
                 case _:
                     pass
-        except (ConstructorError, ValueError, KeyError):
+        except (ConstructorError, ValueError, KeyError, IndexError):
             raise self.fault(node, f"{shown(node.value)} is not a {kind}") from None
         raise self.fault(node, f"the tag {shown(node.tag)} is not read")
 

@@ -58,7 +58,10 @@ class Field:
             case "int":
                 fits = isinstance(value, int) and not isinstance(value, bool)
             case "float":
-                fits = isinstance(value, int | float) and not isinstance(value, bool)
+                # An integer beyond every float is left to pydantic.
+                fits = (
+                    isinstance(value, float) or (isinstance(value, int) and abs(value) < 1e300)
+                ) and not isinstance(value, bool)
             case "str":
                 if not isinstance(value, str):
                     return False
@@ -66,7 +69,7 @@ class Field:
                     return True
                 import re  # noqa: PLC0415 - few fields have a pattern
 
-                return re.search(self.pattern, value) is not None
+                return re.fullmatch(self.pattern, value) is not None
             case "enum":
                 return any(
                     value == choice and type(value) is type(choice) for choice in (self.choices)
@@ -81,7 +84,7 @@ class Field:
                 return False
         if not fits:
             return False
-        number = float(value)  # type: ignore[arg-type]  # narrowed by `fits`
+        number: Any = value  # compared as it is: a huge integer is no float
         low = (
             self.minimum is None
             or number > self.minimum
