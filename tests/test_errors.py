@@ -23,7 +23,7 @@ from moectl.findings import Finding
 
 
 def test_every_kind_of_error_has_the_exit_code_of_the_design() -> None:
-    codes = {
+    codes: dict[type[MoectlError], int] = {
         MoectlError: 1,
         FindingsError: 1,
         UsageError: 2,

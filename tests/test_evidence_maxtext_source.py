@@ -212,7 +212,7 @@ def test_a_maxtext_without_a_loader_or_models_still_has_keys(tmp_path: Path) -> 
         ("types", "class MaxTextConfig(MaxTextConfig): pass\n", "the base classes have no order"),
         ("base", None, r"configs/base\.yml: is missing"),
         ("base", "a: 1\na: 2\n", r"configs/base\.yml:2: .*twice"),
-        ("moe-b", "- 1\n", r"moe-b\.yml: is not a mapping"),
+        ("moe-b", "- 1\n", r"moe-b\.yml:1: a mapping of keys is wanted here"),
         ("pyconfig", "def (\n", r"pyconfig\.py:1: is no Python"),
         ("common_types", "\0", r"common_types\.py: "),
     ],

@@ -11,6 +11,7 @@ from moectl.errors import UnknownNameError
 from moectl.facts import maxtext
 from moectl.facts.maxtext import MeshAxis
 from moectl.facts.maxtext_key import split_type
+from moectl.settings.yaml_source import read_mapping
 from tests.judge.client import Judge
 
 RELEASE = "0.2.5"
@@ -196,9 +197,7 @@ REFUSED = [
 
 def scalar(text: str) -> object:
     """Read a command line value as OmegaConf does."""
-    from moectl.evidence.maxtext_yaml import load  # noqa: PLC0415
-
-    return float("inf") if text == ".inf" else load(f"k: {text}\n", "table")["k"]
+    return read_mapping(f"k: {text}\n", "table").data["k"]
 
 
 @pytest.mark.parametrize(("key", "text"), TAKEN)

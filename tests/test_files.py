@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, NoReturn
@@ -202,7 +203,7 @@ def test_a_folder_without_write_permission_is_said_in_one_sentence(
     def refusing(*_: object, **__: object) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path))
 
-    monkeypatch.setattr(module.tempfile, "mkdtemp", refusing)
+    monkeypatch.setattr(tempfile, "mkdtemp", refusing)
     with pytest.raises(LocalFilesError, match=r"Permission denied; nothing was written$"):
         write(tmp_path / "b")
 

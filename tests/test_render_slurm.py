@@ -32,7 +32,11 @@ def on(**changes: Any) -> Job:
 
 @pytest.mark.parametrize("name", JOBS)
 def test_the_scripts_are_as_they_were(name: str) -> None:
-    written = {"launch.sbatch": launch_script(JOBS[name]), **programs(JOBS[name])}
+    # The two Python programs are the same for every job, so they are no part of it.
+    written = {
+        "launch.sbatch": launch_script(JOBS[name]),
+        "rank.sh": programs(JOBS[name])["rank.sh"],
+    }
     golden.compare(f"slurm/{name}", written)
 
 

@@ -51,6 +51,10 @@ CASES: dict[str, tuple[str, list[str], list[str], str]] = {
     "TE116": (BLOCK, ["training.hardware=gpu"], ["training.hardware=gpu_multiprocess"],
               "utils/max_utils.py:1289"),
     "TE120": (BLOCK, ["moe_mlpwi_0=offload"], ["moe_mlpwi_0=remat"], "layers/moe.py:4450"),
+    "IDX101": (
+        "deepseek3.2-671b", ["indexer_sparse_training=false"], ["indexer_sparse_training=true"],
+        "trainers/pre_train/train.py:222",
+    ),
     "RUN101": (
         "mixtral-8x7b", ["training.hardware=gpu"], ["training.hardware=gpu_multiprocess"],
         "utils/max_utils.py:235",

@@ -89,7 +89,7 @@ def test_what_is_legal_has_no_fault(path: str, value: Any) -> None:
 
 def test_one_fault_is_raised_as_itself_and_none_is_not_raised() -> None:
     raise_all([])
-    with pytest.raises(UsageError, match="^one$") as refused:
+    with pytest.raises(UsageError, match=r"^one$") as refused:
         raise_all([UsageError("one")])
     assert not isinstance(refused.value, SeveralUsageErrors)
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from moectl.errors import SourceError
-from moectl.evidence import maxtext_yaml
 from moectl.evidence.maxtext_python import Class, Reader, Unseen
 from moectl.evidence.maxtext_tree import TYPES, Tree, opened
 from moectl.evidence.maxtext_types import Fields
 from moectl.facts.maxtext import MeshAxis
 from moectl.facts.maxtext_key import Key
 from moectl.facts.maxtext_values import prepare
+from moectl.settings.yaml_source import read_mapping
 
 CONFIG_CLASS = "MaxTextConfig"
 BASE = "configs/base.yml"
@@ -118,7 +118,7 @@ def _keys(reader: Reader, cls: Class) -> tuple[dict[str, Key], dict[str, dict[st
 
 
 def _yaml(tree: Tree, path: str, keys: Mapping[str, Key]) -> dict[str, object]:
-    values = maxtext_yaml.load(tree.read(path), tree.place(path))
+    values = read_mapping(tree.read(path), tree.place(path)).data
     return {
         name: prepare(keys[name], value) if name in keys else value
         for name, value in values.items()

@@ -18,6 +18,7 @@ Node: TypeAlias = Any  # yaml.nodes.Node, whose stubs lack `id`
 MAX_BYTES = 4 * 1024 * 1024
 MAX_NODES = 200_000
 MAX_DEPTH = 64
+_DIGITS = "[0-9]+(?:_[0-9]+)*"
 _PLAIN_TAGS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 
@@ -129,11 +130,11 @@ def _loader_class() -> Any:
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     number = re.compile(
-        r"""^(?:
-         [-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+]?[0-9]+)?
-        |[-+]?(?:[0-9][0-9_]*)(?:[eE][-+]?[0-9]+)
-        |\.[0-9_]+(?:[eE][-+][0-9]+)?
-        |[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*
+        rf"""^(?:
+         [-+]?{_DIGITS}\.[0-9_]*(?:[eE][-+]?[0-9]+)?       # 1.5  1.  1.5e3
+        |[-+]?{_DIGITS}[eE][-+]?[0-9]+                     # 1e5
+        |\.{_DIGITS}(?:[eE][-+][0-9]+)?                    # .5  .5e-3
+        |[-+]?{_DIGITS}(?::[0-5]?[0-9])+\.[0-9_]*          # 1:30.5
         |[-+]?\.(?:inf|Inf|INF)
         |\.(?:nan|NaN|NAN))$""",
         re.VERBOSE,
@@ -185,22 +186,32 @@ class _Reader:
 
     def pairs(self, node: Node, at: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
         seen: dict[str, int] = {}
+        own: list[tuple[str, Node]] = []
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if key_node.id != "scalar":
                 raise self.fault(key_node, "a key must be a word")
-            key = key_node.value
             if key_node.tag == "tag:yaml.org,2002:merge":
-                raise self.fault(key_node, "merge keys (<<) are not read; write the keys out")
+                yield from self.merged(value_node, at)
+                continue
+            key = key_node.value
             if key in seen:
-                raise SourceError(
-                    self.path,
-                    line,
-                    f"the key {shown(key)} stands twice (first in line {seen[key]})",
-                )
+                sentence = f"the key {shown(key)} stands twice (first in line {seen[key]})"
+                raise SourceError(self.path, line, sentence)
             seen[key] = line
             self.places[(*at, key)] = Place(line, key_node.start_mark.column + 1)
+            own.append((key, value_node))
+        for key, value_node in own:  # they win over what was merged
             yield key, self.construct(value_node, (*at, key))
+
+    def merged(self, node: Node, at: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
+        """Yield what `<<: *alias` brings in; of several mappings the first wins."""
+        for source in reversed(node.value) if node.id == "sequence" else [node]:
+            if source.id != "mapping" or id(source) in self.open:
+                raise self.fault(node, "<< wants a mapping, or a list of mappings")
+            self.open.add(id(source))
+            yield from self.pairs(source, at)
+            self.open.discard(id(source))
 
     def scalar(self, node: Node) -> Any:
         from yaml.constructor import ConstructorError, SafeConstructor  # noqa: PLC0415
