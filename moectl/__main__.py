@@ -36,6 +36,10 @@ def main(words: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("moectl: interrupted\n")
         return 130
+    except OSError as error:
+        sys.stdout = None  # nothing is flushed at exit
+        sys.stderr.write(f"moectl: standard output: {error.strerror or error}\n")
+        return 4
     return code
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -117,10 +119,10 @@ def _say_table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) ->
         table.add_column(title, overflow="fold")
     for row in rows:
         table.add_row(*(str(row[key]) for key in columns))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=160)  # a pipe has no width; keep a row on its line
-    console.print(table, markup=False)
+    width = Console().width if sys.stdout.isatty() else 160  # a pipe keeps a row on its line
+    text = io.StringIO()
+    Console(file=text, width=width).print(table, markup=False)
+    say("\n".join(line.rstrip() for line in text.getvalue().strip("\n").splitlines()))
 
 
 def _say_tree(tree: Mapping[str, Any], depth: int = 0) -> None:

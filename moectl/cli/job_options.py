@@ -23,6 +23,10 @@ _COUNTS = {
 }
 
 
+# What is legal depends on the platform, which says it.
+_CHECKED_LATER = frozenset({"--gpus"})
+
+
 def wishes(values: dict[str, Any]) -> Wishes:
     """Return what was asked for.
 
@@ -57,6 +61,6 @@ def _count(flag: str, text: str, legal: str) -> int:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 12):
         raise ValueUsageError(flag, text, legal)
-    if int(text) < 1:
+    if flag not in _CHECKED_LATER and int(text) < 1:
         raise ValueUsageError(flag, int(text), f"1 or more; {legal}")
     return int(text)

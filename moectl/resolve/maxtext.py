@@ -16,6 +16,7 @@ from moectl.facts.maxtext import Catalogue
 from moectl.facts.yaml_facts import read
 from moectl.job import Batch, Mesh, Origin, Value
 from moectl.resolve.merge import Effective
+from moectl.resolve.scale import batch_path
 from moectl.resolve.weights import RULES
 from moectl.settings.bundle_names import MOUNTED
 from moectl.settings.flatten import place, raise_all
@@ -98,7 +99,7 @@ def told(
     said = _said(effective)
     said["per_device_batch_size"] = Value(
         int(batch.per_device) if batch.per_device == int(batch.per_device) else batch.per_device,
-        effective.origin("batch.global" if effective.get("batch.global") else "batch.per_device"),
+        effective.origin(batch_path(effective)),
     )
     said["run_name"] = Value(name, effective.origin("name"))
     said[OUTPUT] = _output(said[OUTPUT], str(effective.get("cluster.runtime")))
@@ -183,7 +184,9 @@ def _faults(
 ) -> list[UsageError]:
     faults: list[UsageError] = []
     model = said["model_name"]
+    told_already: set[str] = set()
     if model.value != "default" and catalogue.model(model.value) is None:
+        told_already.add("model_name")
         faults.append(
             UnknownNameError(
                 f"model of MaxText {catalogue.release}",
@@ -214,7 +217,7 @@ def _faults(
                 faults.append(_missing(key, value, catalogue))
             continue
         clause = catalogue.check(key, value.value)
-        if clause:
+        if clause and key not in told_already:
             faults.append(
                 UsageError(
                     f"{place(value.origin)}: {key} cannot be {shown(value.value)}: MaxText "

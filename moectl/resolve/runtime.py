@@ -85,15 +85,17 @@ def environment(effective: Effective) -> dict[str, Value]:
     facts = read("launch.yaml")
     standard = Origin("moectl default")
     found = {name: Value(text, standard) for name, text in facts["environment"].items()}
-    for section in ("cluster.environment", "environment"):
-        for name, value in effective.section(section).items():
-            weaker = found.get(name)
-            overrode = (
-                ((weaker.value, weaker.origin), *weaker.overrode)
-                if (weaker is not None and str(weaker.value) != str(value.value))
-                else ()
-            )
-            found[name] = Value(str(value.value), value.origin, (*value.overrode, *overrode))
+    said = [
+        (effective.layers[f"{section}.{name}"], name, value)
+        for section in ("cluster.environment", "environment")
+        for name, value in effective.section(section).items()
+    ]
+    for _, name, value in sorted(said, key=lambda row: row[0]):
+        weaker = found.get(name)
+        overrode = value.overrode
+        if weaker is not None and str(weaker.value) != str(value.value):
+            overrode = (*overrode, (weaker.value, weaker.origin), *weaker.overrode)
+        found[name] = Value(str(value.value), value.origin, overrode)
     raise_all(_variable_faults(found, facts) + _secret_faults(effective, found))
     return found
 

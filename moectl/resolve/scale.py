@@ -103,7 +103,7 @@ def _near(wish: MeshRequest, catalogue: Catalogue, model: Mapping[str, Any]) -> 
     below = range(wish.gpus // node * node - node, 0, -node)
     above = range(wish.gpus // node * node + node, MAX_GPUS + 1, node)
     for counts in (below, above):
-        for count in islice(counts, 256):
+        for count in islice(counts, 96):
             try:
                 _fit(replace(wish, gpus=count), catalogue, model)
             except (MeshError, WeightsError):
@@ -184,6 +184,15 @@ def _check_axis(
         )
 
 
+def batch_path(effective: Effective) -> str:
+    """Return which of the two fields decides the batch: the one said with more force."""
+    if effective.get("batch.global") is None:
+        return "batch.per_device"
+    per_device = effective.layers.get("batch.per_device", 0)
+    stronger = per_device > effective.layers["batch.global"]
+    return "batch.per_device" if stronger else "batch.global"
+
+
 def batch(effective: Effective, the_mesh: Mesh) -> Batch:
     """Return the batch arithmetic.
 
@@ -198,6 +207,9 @@ def batch(effective: Effective, the_mesh: Mesh) -> Batch:
     length = effective.get("batch.sequence_length")
     wanted = effective.get("batch.global")
     per_device = effective.get("batch.per_device")
+    layers = effective.layers
+    if batch_path(effective) != "batch.global":
+        wanted = None
     if wanted is None:
         total = float(per_device or 12) * gpus * accumulation
         if total != int(total):
@@ -221,7 +233,7 @@ def batch(effective: Effective, the_mesh: Mesh) -> Batch:
     if (
         per_device is not None
         and implied != per_device
-        and (effective.layers.get("batch.per_device", 0) >= effective.layers["batch.global"])
+        and layers.get("batch.per_device", 0) == layers["batch.global"]
     ):
         raise UsageError(
             f"{place(effective.origin('batch.global'))}: batch.global {wanted} is {implied:g} a "

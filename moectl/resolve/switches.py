@@ -42,23 +42,22 @@ def expand(settings: Iterable[Setting], xla: XlaCatalogue) -> list[Setting]:
 
 
 def _switches(said: list[Setting]) -> list[Setting]:
-    """Return one setting a switch and layer; the parts of a section are gathered."""
-    found: list[Setting] = []
-    strongest: dict[str, Setting] = {}
+    """Return one setting a switch, the strongest; the parts of a section are gathered."""
+    paths = {
+        setting.path: setting
+        for setting in sorted(said, key=lambda s: s.layer)
+        if setting.path.startswith("switches.")
+    }
+    found: dict[str, Setting] = {}
     parts: dict[str, dict[str, Any]] = {}
-    for setting in sorted(said, key=lambda s: s.layer):
-        words = setting.path.split(".")
-        if words[0] != "switches":
-            continue
-        if len(words) == 2:
-            found.append(setting)
-        else:
-            parts.setdefault(words[1], {})[words[2]] = setting.value
-            strongest[words[1]] = setting
-    for name, values in parts.items():
-        last = strongest[name]
-        found.append(replace(last, path=f"switches.{name}", value=values))
-    return found
+    for path, setting in paths.items():
+        _, name, *part = path.split(".")
+        if part:
+            parts.setdefault(name, {})[part[0]] = setting.value
+            setting = replace(setting, path=f"switches.{name}", value=parts[name])  # noqa: PLW2901
+        if name not in found or found[name].layer <= setting.layer:
+            found[name] = setting
+    return list(found.values())
 
 
 def _words(value: Any) -> dict[str, Any] | None:

@@ -28,6 +28,7 @@ class Field:
             for what only pydantic judges.
         nullable: whether null is legal.
         choices: legal values of an enum.
+        items: kind of a list's items; only lists of text are accepted here.
         minimum: least legal number, or None; `exclusive` when itself not legal.
         maximum: greatest legal number, or None.
         pattern: regular expression of a string, or empty.
@@ -40,6 +41,7 @@ class Field:
     kind: str
     nullable: bool = False
     choices: tuple[Any, ...] = ()
+    items: str = ""
     minimum: float | None = None
     exclusive: bool = False
     maximum: float | None = None
@@ -76,6 +78,12 @@ class Field:
                 )
             case "any":
                 return True
+            case "list":
+                return (
+                    self.items == "str"
+                    and isinstance(value, list)
+                    and all(isinstance(item, str) for item in value)
+                )
             case "scalar":
                 return isinstance(value, bool | int | float | str)
             case "text":

@@ -65,7 +65,7 @@ def _kind(annotation: Any) -> dict[str, Any]:
     if origin is Literal:
         return {"kind": "enum", "choices": list(get_args(annotation))}
     if origin is list:
-        return {"kind": "list"}
+        return {"kind": "list", "items": _kind(get_args(annotation)[0])["kind"]}
     if origin in (Union, types.UnionType):
         parts = [_kind(member) for member in get_args(annotation)]
         if all(part["kind"] == "enum" for part in parts):

@@ -57,9 +57,9 @@ class ParallelismSpec(SpecModel):
 class BatchSpec(SpecModel):
     """Sequences and tokens a step."""
 
-    per_device: Annotated[float | None, Field(gt=0), MaxTextKey("per_device_batch_size")] = Field(
-        None, description="Sequences a GPU and micro-step."
-    )
+    per_device: Annotated[
+        float | None, Field(gt=0, le=1_000_000), MaxTextKey("per_device_batch_size")
+    ] = Field(None, description="Sequences a GPU and micro-step.")
     accumulation: Annotated[Positive, MaxTextKey("gradient_accumulation_steps")] = Field(
         1, description="Micro-steps an optimizer step."
     )
