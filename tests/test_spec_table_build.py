@@ -45,7 +45,7 @@ ROWS = {row["path"]: row for row in leaves(Outer)}
         ),
         ("word", {"kind": "str", "nullable": True, "pattern": "^a$", "doc": "Word."}),
         ("choice", {"kind": "enum", "choices": ["x", "y", ""], "default": "", "doc": "Choice."}),
-        ("names", {"kind": "list", "items": "str", "items": "str", "doc": "Names."}),
+        ("names", {"kind": "list", "items": "str", "doc": "Names."}),
         ("numbers.*", {"kind": "int", "minimum": 1, "doc": "N."}),
         ("plain.*", {"kind": "text", "doc": "P."}),
         ("anything.*", {"kind": "any", "doc": "A."}),
