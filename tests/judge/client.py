@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -152,6 +153,10 @@ class Worker:
         return found
 
     def _tail(self) -> str:
+        # Its output ends before it does; what it has to say of that comes last.
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(10)
         self._said.seek(0)
         return self._said.read().decode(errors="replace")[-2000:]
 
