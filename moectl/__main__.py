@@ -26,6 +26,7 @@ def main(words: list[str] | None = None) -> int:
 
         words = sys.argv[1:]
         gc.set_threshold(COLLECTED_EVERY)
+    _mend_streams()
     try:
         code = _dispatch(words)
         sys.stdout.flush()
@@ -41,6 +42,16 @@ def main(words: list[str] | None = None) -> int:
         sys.stderr.write(f"moectl: standard output: {error.strerror or error}\n")
         return 4
     return code
+
+
+def _mend_streams() -> None:
+    """Let closed streams swallow text, and narrow encodings show what they lack as escapes."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open("/dev/null", "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+        elif hasattr(stream, "reconfigure") and stream.encoding != "utf-8":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _dispatch(words: list[str]) -> int:

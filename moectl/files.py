@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from moectl.errors import LocalFilesError, shown
@@ -14,7 +14,14 @@ from moectl.errors import LocalFilesError, shown
 _STAGED = ".moectl-staged-"
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes], *, seal: str, force: bool) -> None:
+def write_folder(
+    folder: Path,
+    files: Mapping[str, bytes],
+    *,
+    seal: str,
+    force: bool,
+    own: Collection[str] = (),
+) -> None:
     """Write `files` into `folder`, all of them or none.
 
     A new folder appears by one rename. In a folder that exists, every file is first written
@@ -25,6 +32,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes], *, seal: str, force: 
         folder: the folder; its parents are made.
         files: name to content; names are plain.
         seal: the name in `files` that is written last.
+        own: names that a run leaves in the folder; they are nobody else's, and stay.
         force: whether files of the same name in a folder with other files are overwritten;
             other files always stay.
 
@@ -32,8 +40,9 @@ def write_folder(folder: Path, files: Mapping[str, bytes], *, seal: str, force: 
         LocalFilesError: the folder holds other people's files, or the file system refuses.
     """
     try:
+        folder = folder.resolve() if folder.is_symlink() else folder
         _clean(folder)
-        others = _others(folder, files)
+        others = _others(folder, {*files, *own})
         if others and not force:
             raise LocalFilesError(
                 f"{folder} holds other files ({', '.join(map(shown, others[:3]))}"
@@ -51,7 +60,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes], *, seal: str, force: 
         ) from None
 
 
-def _others(folder: Path, files: Mapping[str, bytes]) -> list[str]:
+def _others(folder: Path, files: Collection[str]) -> list[str]:
     if not os.path.lexists(folder):
         return []
     if not folder.is_dir():

@@ -55,6 +55,10 @@ CASES: dict[str, tuple[str, list[str], list[str], str]] = {
         "deepseek3.2-671b", ["indexer_sparse_training=false"], ["indexer_sparse_training=true"],
         "trainers/pre_train/train.py:222",
     ),
+    "RMT101": (
+        "mixtral-8x7b", ["remat_policy=bogus"], ["remat_policy=full"],
+        "layers/nnx_decoders.py:1284",
+    ),
     "RUN101": (
         "mixtral-8x7b", ["training.hardware=gpu"], ["training.hardware=gpu_multiprocess"],
         "utils/max_utils.py:235",

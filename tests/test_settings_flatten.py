@@ -68,7 +68,7 @@ def test_all_faults_are_told_at_once() -> None:
         ("maxtext.steps", 1, "maxtext.steps belongs to training.steps; write it there"),
         ("model.overrides.steps", 1, "belongs to training.steps"),
         ("gpus", "x", "gpus cannot be 'x': input should be a valid integer"),
-        ("name", "two words", "string should match pattern"),
+        ("name", "two words", "wanted is run name: letters"),
         ("environment.A", True, "environment.A cannot be True"),
     ],
 )

@@ -9,11 +9,11 @@ from typing import Any
 
 from moectl.errors import MoectlError, UnknownNameError, UsageError
 from moectl.facts import maxtext
-from moectl.job import Job
+from moectl.job import Hardware, Job
 from moectl.resolve import runtime
 from moectl.resolve.job import Context, platform_of, resolve, with_findings
 from moectl.resolve.merge import merge
-from moectl.rules.run import findings
+from moectl.rules.run import codes, findings
 from moectl.settings.files import (
     LOCK_NAME,
     Preset,
@@ -23,10 +23,12 @@ from moectl.settings.files import (
     preset_names,
     run_file,
 )
-from moectl.settings.flatten import raise_all
+from moectl.settings.flatten import judge, raise_all
 from moectl.settings.options import assignments, option
 from moectl.settings.setting import Setting
 
+# The number of GPUs is judged with the platform, which says what is legal near it.
+_JUDGED_LATER = frozenset({"gpus"})
 _ALLOWED = "allowed on the command line"
 
 
@@ -68,6 +70,13 @@ def plan(target: str, wishes: Wishes) -> Job:
     """
     source = find(target)
     said = [option(path, value, flag) for path, (value, flag) in wishes.options.items()]
+    faults = [
+        fault
+        for s in said
+        if s.path not in _JUDGED_LATER and (fault := judge(s.path, s.value, s.origin))
+    ]
+    faults += _unknown_codes(wishes.allow, "--allow")
+    raise_all(faults)
     file = source if isinstance(source, RunFile) else None
     found = source if isinstance(source, Preset) else _base_preset(source)
     if found is not None and found.estimate_only is not None:
@@ -75,7 +84,11 @@ def plan(target: str, wishes: Wishes) -> Job:
     site = cluster_profile(wishes.cluster) if wishes.cluster else []
     own = list(file.settings) if file else []
     platform = platform_of([*own, *said], found)
-    form = wishes.options.get("form", (file.form if file else "", ""))[0] or "benchmark"
+    if file and file.lock:
+        _refuse_thawing(file, wishes, platform)
+    if file:
+        raise_all(_unknown_codes([code for code, _ in file.accept], file.path))
+    form = _chosen(wishes, "form") or (file.form if file else "") or "benchmark"
     layers: list[Setting] = []
     if found is not None:
         layers += found.settings(form, platform)
@@ -84,8 +97,9 @@ def plan(target: str, wishes: Wishes) -> Job:
     layers += [*site, *own]
     facts = dict(file.lock.get("facts") or {}) if file else {}
     image = runtime.image(merge([*layers, *said]), facts)
-    sets, faults = assignments(wishes.sets, maxtext.load(image.maxtext))
+    sets, set_faults = assignments(wishes.sets, maxtext.load(image.maxtext))
     said += sets
+    faults += set_faults
     platform = platform_of([*own, *said], found)
     context = Context(
         preset=found,
@@ -99,6 +113,39 @@ def plan(target: str, wishes: Wishes) -> Job:
         faults.append(error)
     raise_all(faults)
     return with_findings(job, findings(job))
+
+
+def _chosen(wishes: Wishes, path: str) -> str:
+    """Return what an option or a `--set` says of a path that decides which layers are read."""
+    for text in reversed(wishes.sets):
+        key, _, value = text.partition("=")
+        if key == path:
+            return value
+    return str(wishes.options.get(path, ("", ""))[0] or "")
+
+
+def _refuse_thawing(file: RunFile, wishes: Wishes, platform: Hardware) -> None:
+    """Refuse another form or platform for a lock, which holds the values of one of each.
+
+    Raises:
+        UsageError: with what to render instead.
+    """
+    held = merge(file.settings)
+    for path, now in (("form", _chosen(wishes, "form")), ("hardware", platform.name)):
+        if now and held.get(path) != now:
+            raise UsageError(
+                f"{file.path} is a lock: its values are those of {path} {held.get(path)}, so it "
+                f"cannot become {now}; render {file.preset or 'the run file'} with it instead"
+            )
+
+
+def _unknown_codes(said: Sequence[str], where: str) -> list[UsageError]:
+    known = codes()
+    return [
+        UnknownNameError("finding code", code, known, where=where)
+        for code in said
+        if code not in known
+    ]
 
 
 def find(target: str) -> Preset | RunFile:

@@ -13,6 +13,8 @@ from moectl.files import write_folder
 from moectl.job import Job
 from moectl.render.bundle import bundle
 from moectl.render.config import arguments, plain
+from moectl.render.variables import environment
+from moectl.settings.bundle_names import LEFT_BY_A_RUN
 from moectl.settings.files import LOCK_NAME
 
 
@@ -50,7 +52,7 @@ class Rendered:
             "global_batch_size": job.batch.global_batch,
             "maxtext": {"config": plain(job.config), "arguments": arguments(job)},
             "xla_flags": plain(job.xla_flags),
-            "environment": plain(job.environment),
+            "environment": environment(job),
             "secrets": list(job.secrets),
             "image": {
                 "reference": job.container.image.reference,
@@ -85,7 +87,7 @@ def write(rendered: Rendered, folder: Path, *, force: bool = False) -> None:
         LocalFilesError: the folder holds other files, or the file system refuses.
     """
     files = {name: text.encode() for name, text in rendered.files.items()}
-    write_folder(folder, files, seal=LOCK_NAME, force=force)
+    write_folder(folder, files, seal=LOCK_NAME, force=force, own=LEFT_BY_A_RUN)
 
 
 def default_folder(job: Job) -> Path:

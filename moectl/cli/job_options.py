@@ -49,6 +49,8 @@ def wishes(values: dict[str, Any]) -> Wishes:
     if values["debug"]:
         options["debug"] = (True, "--debug")
     cluster = values["cluster"]
+    if cluster == "":
+        raise ValueUsageError("--cluster", cluster, "the path of a cluster profile")
     return Wishes(
         options=options,
         sets=tuple(values["set"]),

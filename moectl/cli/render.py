@@ -9,7 +9,7 @@ from typing import Any
 from moectl.actions.render import Rendered, default_folder, render, write
 from moectl.cli.job_options import wishes
 from moectl.cli.text import say, say_findings, say_json
-from moectl.errors import FindingsError
+from moectl.errors import FindingsError, ValueUsageError
 from moectl.job import Job
 from moectl.settings.bundle_names import CONFIG, LAUNCH, LOCK
 
@@ -37,6 +37,8 @@ def run(
         say_findings(rendered.job.findings)
         sys.stdout.write(_part(rendered, stdout))
         return 0
+    if output == "":
+        raise ValueUsageError("--output", output, "the path of a folder")
     folder = Path(output) if output is not None else default_folder(rendered.job)
     write(rendered, folder, force=force)
     if format == "json":

@@ -196,10 +196,16 @@ def _faults(
             )
         )
     reserved: dict[str, str] = read("launch.yaml")["reserved_keys"]
+    secret_keys: dict[str, str] = read("launch.yaml")["secret_keys"]
     for section in ("maxtext", "model.overrides", "remat.tensors"):
         for key, value in effective.section(section).items():
             where = place(value.origin)
-            if key in reserved:
+            if key in secret_keys:
+                variable = secret_keys[key]
+                faults.append(
+                    UsageError(f"{where}: {key} is a secret; write secrets: [{variable}] instead")
+                )
+            elif key in reserved:
                 faults.append(UsageError(f"{where}: {key} is decided by {reserved[key]}"))
             elif catalogue.key(key) is None:
                 why = f"in MaxText {catalogue.release}"

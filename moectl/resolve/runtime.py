@@ -109,8 +109,8 @@ def _variable_faults(found: Mapping[str, Value], facts: Mapping[str, Any]) -> li
         where = place(value.origin)
         if not _is_variable(name):
             faults.append(UsageError(f"{where}: {shown(name)} is no name of a variable"))
-        elif name in facts["reserved"]:
-            faults.append(UsageError(f"{where}: {name} is decided by {facts['reserved'][name]}"))
+        elif fault := _reserved(name, where, facts):
+            faults.append(fault)
         elif prefix := next((p for p in facts["reserved_prefixes"] if name.startswith(p)), ""):
             owner = facts["reserved_prefixes"][prefix]
             key = name.removeprefix(prefix).lower()
@@ -129,12 +129,26 @@ def _variable_faults(found: Mapping[str, Value], facts: Mapping[str, Any]) -> li
     return faults
 
 
+def _reserved(name: str, where: str, facts: Mapping[str, Any]) -> UsageError | None:
+    """Return why nobody but the launch may set a variable, or None."""
+    if name in facts["reserved"]:
+        return UsageError(f"{where}: {name} is decided by {facts['reserved'][name]}")
+    if name in facts["script_names"] or name.startswith(tuple(facts["foreign_prefixes"])):
+        return UsageError(
+            f"{where}: {name} belongs to the scheduler, the shell or the launch script, and "
+            "would break it; set it in the image, or give your variable another name"
+        )
+    return None
+
+
 def _secret_faults(effective: Effective, found: Mapping[str, Value]) -> list[UsageError]:
     where = place(effective.origin("secrets"))
     faults = []
     for name in secrets(effective):
         if not _is_variable(name):
             faults.append(UsageError(f"{where}: {shown(name)} is no name of a variable"))
+        elif fault := _reserved(name, where, read("launch.yaml")):
+            faults.append(fault)
         elif name in found:
             faults.append(UsageError(f"{where}: {name} is a secret and a variable; say one"))
     return faults

@@ -220,7 +220,7 @@ def batch(effective: Effective, the_mesh: Mesh) -> Batch:
         return Batch(float(per_device or 12), accumulation, int(total), length)
     unit = gpus * accumulation
     if wanted % unit and (wanted % accumulation or unit % wanted):
-        near = nearest_legal(wanted, range(unit, wanted + 2 * unit + 1, unit), 1)
+        near = [n for n in (wanted // unit * unit, wanted // unit * unit + unit) if n]
         raise ValueUsageError(
             "--global-batch"
             if effective.origin("batch.global").layer == "--global-batch"

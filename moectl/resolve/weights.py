@@ -85,3 +85,32 @@ def _leaves(values: Mapping[str, Any], release: str) -> Any:
     table = weights.load(release)
     model = str(values.get("model_name"))
     return table.leaves(model, values) if model in table.models else None
+
+
+# Bytes of an element; the types MaxText keeps weights and moments in.
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def weight_bytes(
+    values: Mapping[str, Any], degrees: Mapping[str, Degree], release: str
+) -> int | None:
+    """Return the bytes of weights a GPU holds, or None where the table cannot tell.
+
+    Args:
+        values: effective MaxText values, overridden logical axis rules included.
+        degrees: mesh degrees by axis.
+        release: the MaxText release.
+    """
+    from moectl.facts import maxtext  # noqa: PLC0415
+    from moectl.sharding import overridden, parameter_bytes  # noqa: PLC0415
+
+    leaves = _leaves(values, release)
+    if leaves is None:
+        return None
+    catalogue = maxtext.load(release)
+    rules: Any = catalogue.logical_axis_rules
+    said = values.get(RULES)
+    if said is not None and said != catalogue.base.get(RULES):
+        rules = overridden(rules, said)
+    mesh = mesh_sizes(degrees, catalogue)
+    return parameter_bytes(leaves, rules, mesh, str(values.get("weight_dtype") or "float32"))

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from moectl.facts.images import first_with, provides
 from moectl.findings import Finding
 from moectl.job import Job
+from moectl.resolve.weights import DTYPE_BYTES, weight_bytes
 from moectl.rules.places import at as _at
 
+CODES = ("MESH101", "MESH102", "MESH103", "TE113", "TE114", "TE115", "TE117", "MEM102")
 _SHARDING_ONLY = frozenset({"fsdp", "expert"})
 
 
@@ -21,6 +23,7 @@ def check(job: Job) -> Iterator[Finding]:
     yield from _experts(job)
     yield from _batch_axes(job)
     yield from _domain(job)
+    yield from _state(job)
 
 
 def _block_mesh(job: Job) -> Iterator[Finding]:
@@ -126,4 +129,29 @@ def _domain(job: Job) -> Iterator[Finding]:
             f"GPUs on {job.hardware.name}; its dispatch crosses the network.",
             f"--set parallelism.ici.expert={domain}",
             *_at(job, "parallelism.ici.expert"),
+        )
+
+
+def _state(job: Job) -> Iterator[Finding]:
+    """Weights and Adam's two moments alone must fit the GPU; everything else comes on top.
+
+    The second moment is kept in the weights' type and the first in mu_dtype, which follows
+    them when empty (MaxText 0.2.5 optimizers/optimizers.py).
+    """
+    visible = job.hardware.figures.get("hbm_visible_bytes")
+    weights = weight_bytes(job.effective, job.mesh.degrees, job.container.image.maxtext)
+    if weights is None or visible is None:
+        return
+    kept = str(job.effective.get("weight_dtype") or "float32")
+    first = str(job.effective.get("mu_dtype") or kept)
+    state = weights * (2 + DTYPE_BYTES[first] / DTYPE_BYTES[kept])
+    if state > visible:
+        yield Finding(
+            "MEM102",
+            "warning",
+            "gpus",
+            f"weights and optimizer moments alone are {state / 2**30:.0f} GiB a GPU, and "
+            f"{job.hardware.name} has {visible / 2**30:.0f} GiB; this runs out of memory.",
+            "more --gpus, or hardware with more memory",
+            *_at(job, "gpus"),
         )

@@ -8,6 +8,8 @@ from moectl.findings import Finding
 from moectl.job import Job
 from moectl.rules.places import at as _at
 
+CODES = ("MEM101", "PERF101", "PERF102", "PROF101", "PROF102")
+
 
 def check(job: Job) -> Iterator[Finding]:
     """Yield the findings about PGLE, traces and memory."""

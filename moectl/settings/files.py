@@ -107,6 +107,8 @@ def read_text(path: Path) -> str:
         LocalFilesError: it cannot be opened.
         SourceError: it is not UTF-8 text, or too large to be one of ours.
     """
+    if path.exists() and not path.is_file():
+        raise LocalFilesError(f"{path} is not a regular file")
     try:
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)

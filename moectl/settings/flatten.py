@@ -126,13 +126,18 @@ def _judged_by_models(path: str, value: object, where: str) -> UsageError | None
         sentences = "; ".join(
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
             if len(fault["loc"]) > len(path.split("."))
-            else _said(fault)
+            else _said(fault, path, value)
             for fault in error.errors()[:4]
         )
         return UsageError(f"{where}: {path} cannot be {shown(value)}: {sentences}")
     return None
 
 
-def _said(fault: Any) -> str:
+def _said(fault: Any, path: str, value: object) -> str:
+    field = table().field(path)
+    if fault["type"] == "string_pattern_mismatch" and field is not None:
+        return f"wanted is {field.doc[0].lower()}{field.doc[1:].rstrip('.')}"
+    if fault["type"] == "string_type" and isinstance(value, bool | int | float):
+        return "text is wanted; put it in quotes"
     message = str(fault["msg"])
     return f"{message[0].lower()}{message[1:]}"

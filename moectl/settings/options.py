@@ -14,6 +14,7 @@ from moectl.settings.yaml_source import read_scalar
 from moectl.spec.table import table
 
 _SET = Origin("--set")
+_DECIDED_BEFORE = {"preset": "name the preset as the target of the command instead"}
 _REMAT_CHOICES = ("remat", "device", "offload")
 
 
@@ -53,6 +54,9 @@ def assignments(
             continue
         try:
             path = owning_path(key, catalogue)
+            if path in _DECIDED_BEFORE:
+                faults.append(UsageError(f"--set {key}: {_DECIDED_BEFORE[path]}"))
+                continue
             value = _value(path, raw, key)
         except UsageError as error:
             faults.append(error)
@@ -72,9 +76,11 @@ def owning_path(key: str, catalogue: Catalogue) -> str:
         UnknownNameError: neither; the nearest names of both kinds are given.
     """
     spec = table()
+    if spec.field(key) is not None:
+        return key
     if owner := spec.owners.get(key):
         return owner
-    if spec.field(key) is not None or spec.is_section(key):
+    if spec.is_section(key):
         return key
     mesh = axis_path(key, catalogue)
     if mesh:

@@ -57,8 +57,15 @@ class CheckoutSpec(SpecModel):
 class ContainerSpec(SpecModel):
     """The image and what is mounted into it."""
 
-    image: str = Field(
-        "ghcr.io/nvidia/jax:maxtext-2026-09-09", description="Image reference, or a .sqsh path."
+    image: Annotated[
+        str,
+        Field(
+            pattern=r"^(/[!-~]+\.(sqsh|squashfs)|[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?"
+            r"(/[A-Za-z0-9][A-Za-z0-9._-]*)*(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?)$"
+        ),
+    ] = Field(
+        "ghcr.io/nvidia/jax:maxtext-2026-09-09",
+        description="Image as registry/path:tag, or the absolute path of a .sqsh file.",
     )
     digest: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = Field(
         "", description="sha256:... that pins the image."
@@ -107,7 +114,9 @@ class RunSpec(SpecModel):
         "benchmark", description="Synthetic data without checkpoints, or real training."
     )
     gpus: Annotated[int, Field(ge=1)] | None = Field(None, description="GPUs in all.")
-    hardware: str | None = Field(None, description="GPU platform, see `moectl hardware list`.")
+    hardware: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] | None = Field(
+        None, description="GPU platform, see `moectl hardware list`."
+    )
     launcher: Literal["slurm"] = Field("slurm", description="What starts the processes.")
     model: sections.ModelSpec = Field(default_factory=sections.ModelSpec, description="The model.")
     parallelism: sections.ParallelismSpec = Field(

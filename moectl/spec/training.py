@@ -63,14 +63,14 @@ class BatchSpec(SpecModel):
     accumulation: Annotated[Positive, MaxTextKey("gradient_accumulation_steps")] = Field(
         1, description="Micro-steps an optimizer step."
     )
-    global_: Positive | None = Field(
+    global_: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = Field(
         None,
         alias="global",
         description="Sequences an optimizer step over all GPUs; decides per_device when given.",
     )
-    sequence_length: Annotated[Positive, MaxTextKey("max_target_length")] = Field(
-        4096, description="Tokens a sequence."
-    )
+    sequence_length: Annotated[
+        int, Field(ge=1, le=100_000_000), MaxTextKey("max_target_length")
+    ] = Field(4096, description="Tokens a sequence.")
 
 
 class PrecisionSpec(SpecModel):
@@ -169,7 +169,7 @@ class OptimizerSpec(SpecModel):
     """Optimizer and learning-rate schedule."""
 
     type: Annotated[str, MaxTextKey("opt_type")] = Field("adamw", description="Optimizer.")
-    learning_rate: Annotated[float, Field(ge=0), MaxTextKey("learning_rate")] = Field(
+    learning_rate: Annotated[float, Field(ge=0, le=1_000), MaxTextKey("learning_rate")] = Field(
         3.0e-5, description="Peak learning rate."
     )
     schedule: Annotated[Literal["cosine", "wsd"], MaxTextKey("lr_schedule_type")] = Field(
@@ -297,7 +297,7 @@ class ProfileSpec(SpecModel):
 class TrainingSpec(SpecModel):
     """The training loop."""
 
-    steps: Annotated[int, MaxTextKey("steps")] = Field(150_001, description="Optimizer steps.")
+    steps: Annotated[Positive, MaxTextKey("steps")] = Field(150_001, description="Optimizer steps.")
     seed: Annotated[int, MaxTextKey("init_weights_seed")] = Field(
         0, description="Seed of the weights."
     )
