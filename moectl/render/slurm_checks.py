@@ -146,8 +146,11 @@ def _container(job: Job) -> Iterator[UsageError]:
     for path in dict.fromkeys(path for mount in mounts for path in (mount.source, mount.target)):
         if fault := _mount_fault(path):
             yield ValueUsageError("the path of a mount", path, fault)
+    targets = [mount.target for mount in mounts]
+    for target in dict.fromkeys(t for t in targets if targets.count(t) > 1):
+        yield ValueUsageError("the target of a mount", target, "said once; it stands twice")
     for mount in job.container.mounts:
-        if mount.target.rstrip("/") == MOUNTED:
+        if mount.target.rstrip("/") in {MOUNTED, ""}:
             yield ValueUsageError("the target of a mount", mount.target, "the bundle is there")
 
 
@@ -155,6 +158,8 @@ def _mount_fault(path: str) -> str:
     """Return what pyxis cannot carry of a path, as what would be legal; empty if it can."""
     if not path.startswith("/"):
         return "an absolute path"
+    if {".", ".."} & set(path.split("/")):
+        return "a path without . and .. in it"
     if any(character in path for character in _MOUNT_SEPARATORS):
         return "a path without comma and colon, at which pyxis splits mounts"
     if any(character in path for character in _SHELL_ACTIVE):
