@@ -59,6 +59,11 @@ def solve(request: MeshRequest) -> tuple[dict[str, int], dict[str, int]]:
         raise MeshError(f"{request.gpus} GPUs are not whole nodes of {request.gpus_per_node}")
     ici = _ici(request)
     dcn = _dcn(request, ici)
+    if prod(ici.values()) * prod(dcn.values()) != request.gpus:
+        raise MeshError(
+            f"the degrees ICI {_said(ici)} and DCN {_said(dcn)} make "
+            f"{prod(ici.values()) * prod(dcn.values())} GPUs, not {request.gpus}"
+        )
     return (
         {axis: degree for axis, degree in ici.items() if degree != 1},
         {axis: degree for axis, degree in dcn.items() if degree != 1},
@@ -134,6 +139,8 @@ def _dcn(request: MeshRequest, ici: Mapping[str, int]) -> dict[str, int]:
             f"slices of {prod(ici.values())} are {slices} slices"
         )
     left = slices // fixed
+    if not free:
+        return degrees
     if fill != "fsdp" or request.weight_shards is None or "data" in request.pinned_dcn:
         if fill is None:
             fill = "data"

@@ -97,10 +97,7 @@ def told(
         name: the run's name.
     """
     said = _said(effective)
-    said["per_device_batch_size"] = Value(
-        int(batch.per_device) if batch.per_device == int(batch.per_device) else batch.per_device,
-        effective.origin(batch_path(effective)),
-    )
+    said["per_device_batch_size"] = _per_device(effective, batch)
     said["run_name"] = Value(name, effective.origin("name"))
     said[OUTPUT] = _output(said[OUTPUT], str(effective.get("cluster.runtime")))
     said |= _degrees(effective, catalogue, mesh)
@@ -126,6 +123,18 @@ def told(
         arguments[RULES] = rules
         values[RULES] = rules.value
     return Told(config, arguments, values)
+
+
+def _per_device(effective: Effective, batch: Batch) -> Value:
+    """Return the sequences a GPU, remembering whom the decisive field overrode."""
+    number = batch.per_device
+    size = int(number) if number == int(number) else number
+    own = effective.values.get("batch.per_device")
+    path = batch_path(effective)
+    weaker = own.overrode if own else ()
+    if own is not None and path != "batch.per_device":
+        weaker = ((own.value, own.origin), *weaker)
+    return Value(size, effective.origin(path), weaker)
 
 
 def _output(value: Value, runtime: str) -> Value:
@@ -167,6 +176,8 @@ def _degrees(effective: Effective, catalogue: Catalogue, mesh: Mesh) -> dict[str
         if path is None:
             continue
         _, group, axis = path.split(".")
+        if axis not in mesh.degrees:
+            continue
         degree = mesh.degrees[axis]
         size = degree.ici if group == "ici" else degree.dcn
         if size != 1 or catalogue.base.get(key, 1) != 1 or path in effective.values:

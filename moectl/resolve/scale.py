@@ -16,20 +16,14 @@ from moectl.mesh import MeshError, MeshRequest, divisors, nearest_legal, solve
 from moectl.resolve.merge import Effective
 from moectl.resolve.weights import WeightsError, narrowed
 from moectl.settings.flatten import place
-from moectl.settings.options import axis_path
 
 MAX_GPUS = 16_384
 
 
 def axes(catalogue: Catalogue) -> tuple[str, ...]:
     """Return the names of the axes a degree can be given for, e.g. "fsdp", "pipeline"."""
-    names = catalogue.keys()
-    found = {
-        path.rpartition(".")[2]: None
-        for key in names
-        if (path := axis_path(key, catalogue)) is not None
-    }
-    return tuple(found)
+    keys = (catalogue.axes[axis].ici for axis in catalogue.mesh_axes)
+    return tuple(key.removeprefix("ici_").removesuffix("_parallelism") for key in keys if key)
 
 
 def fitted(
@@ -149,6 +143,11 @@ def request(
             if value.value != -1 and effective.said_by_person(f"parallelism.{group}.{axis}")
         )
     nodes = effective.get("cluster.nodes_per_domain")
+    physical = max(1, hardware.domain_gpus // hardware.gpus_per_node)
+    if nodes and nodes > physical:
+        path = "cluster.nodes_per_domain"
+        legal = f"an NVLink domain of {hardware.name} has {physical} nodes"
+        raise ValueUsageError(path, nodes, legal, where=place(effective.origin(path)))
     domain = nodes * hardware.gpus_per_node if nodes else hardware.usable_domain_gpus
     fsdp_only = any(
         model.get(key) == value for key, value in read("launch.yaml")["no_data_degree"].items()

@@ -10,7 +10,7 @@ from moectl.job import Job
 from moectl.resolve.weights import DTYPE_BYTES, weight_bytes
 from moectl.rules.places import at as _at
 
-CODES = ("MESH101", "MESH102", "MESH103", "TE113", "TE114", "TE115", "TE117", "MEM102")
+CODES = ("MESH101", "MESH102", "MESH103", "MESH105", "TE113", "TE114", "TE115", "TE117", "MEM102")
 _SHARDING_ONLY = frozenset({"fsdp", "expert"})
 
 
@@ -20,6 +20,7 @@ def check(job: Job) -> Iterator[Finding]:
         yield from _block_mesh(job)
         yield from _block_batch(job)
         yield from _block_image(job)
+    yield from _slices(job)
     yield from _experts(job)
     yield from _batch_axes(job)
     yield from _domain(job)
@@ -79,6 +80,20 @@ def _block_image(job: Job) -> Iterator[Finding]:
             f"{first_with('te_moe_block')}.",
             f"--image ghcr.io/nvidia/jax:maxtext-{first_with('te_moe_block')}",
             *_at(job, "container.image"),
+        )
+
+
+def _slices(job: Job) -> Iterator[Finding]:
+    said = job.effective.get("num_slices")
+    if isinstance(said, int) and said not in {-1, job.mesh.slices}:
+        yield Finding(
+            "MESH105",
+            "error",
+            "parallelism.num_slices",
+            f"num_slices is {said}, but the mesh has {job.mesh.slices} slices of "
+            f"{job.mesh.gpus_per_slice} GPUs (MaxText 0.2.5 utils/max_utils.py:480).",
+            "leave parallelism.num_slices out",
+            *_at(job, "parallelism.num_slices"),
         )
 
 

@@ -31,7 +31,9 @@ class ClusterSpec(SpecModel):
     gpu_request: Literal["gpus-per-node", "gres", "none"] = Field(
         "gpus-per-node", description="How GPUs are asked for."
     )
-    gres: str = Field("gpu", description="gres name, with its type where the site wants it.")
+    gres: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*(:[A-Za-z][A-Za-z0-9._-]*)?$")] = (
+        Field("gpu", description="gres name, with its type where the site wants it.")
+    )
     memory: Annotated[str, Field(pattern=r"^(\d+[KMGT]?)?$")] = Field(
         "0", description="--mem; 0 is the whole node, empty leaves it out."
     )
