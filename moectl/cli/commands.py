@@ -61,7 +61,7 @@ COMMANDS: tuple[Command, ...] = (
         ),
         (
             "moectl render deepseek3-671b --gpus 128",
-            "moectl render deepseek3-671b --gpus 512 --global-batch 768 --set steps=50",
+            "moectl render deepseek3-671b --gpus 256 --global-batch 768 --set steps=50",
             "moectl render run.yaml --cluster site.yaml --stdout launch",
         ),
         "Findings of severity error stop it (exit 1) unless --allow names their code.",

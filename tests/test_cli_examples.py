@@ -1,0 +1,37 @@
+"""What the help shows can be typed."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from moectl.__main__ import main
+from moectl.cli.commands import COMMANDS
+
+# These start other programs, for seconds to minutes; the tests of `evidence` do what they do.
+RENEWALS = {"facts maxtext", "facts xla", "facts weights"}
+EXAMPLES = [
+    example for command in COMMANDS if command.name not in RENEWALS for example in command.examples
+]
+
+
+def test_every_command_shows_an_example() -> None:
+    assert [command.name for command in COMMANDS if not command.examples] == []
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_of_the_help_runs(
+    example: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.yaml").write_text("preset: deepseek3-671b\ngpus: 64\n", "utf-8")
+    Path("site.yaml").write_text("partition: batch\n", "utf-8")
+    program, *words = shlex.split(example)
+    assert program == "moectl"
+    assert main(words) == 0
+    assert capsys.readouterr().out
