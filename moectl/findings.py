@@ -23,6 +23,7 @@ class Finding:
         line: line in that file, from 1.
         column: column in that line, from 1.
         accepted: the reason for which a preset or `--allow` accepts it; empty if nobody did.
+        fix: text at that place and what may safely stand there instead, or None.
     """
 
     code: str
@@ -34,6 +35,7 @@ class Finding:
     line: int | None = None
     column: int | None = None
     accepted: str = ""
+    fix: tuple[str, str] | None = None
 
     @property
     def stops(self) -> bool:
@@ -45,8 +47,8 @@ class Finding:
         return replace(self, accepted=reason)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the JSON form: every attribute under its own name."""
-        return asdict(self)
+        """Return the JSON form: every attribute but the fix under its own name."""
+        return {name: value for name, value in asdict(self).items() if name != "fix"}
 
     @property
     def place(self) -> str:
