@@ -64,19 +64,38 @@ def partition(
     Raises:
         ValueError: a logical axis occurs twice, which flax refuses.
     """
-    named = [axis for axis in axes if axis is not None]
-    if len(set(named)) != len(named):
-        raise ValueError(f"logical axes occur more than once: {axes}")
-    placed: dict[str, tuple[str, ...]] = {}
-    used: set[str] = set()
-    for name, targets in (_rule(rule) for rule in rules):
-        if name in named and name not in placed and used.isdisjoint(targets):
-            placed[name] = targets
-            used.update(targets)
-    return tuple(
-        tuple(target for target in placed.get(axis or "", ()) if mesh.get(target, 1) > 1)
-        for axis in axes
-    )
+    return _Partitioner(rules, mesh)(axes)
+
+
+class _Partitioner:
+    """`partition` under one set of rules and one mesh, for many weights of few kinds."""
+
+    def __init__(self, rules: Sequence[Rule], mesh: Mapping[str, int]) -> None:
+        self.rules = [_rule(rule) for rule in rules]
+        self.mesh = mesh
+        self.known: dict[tuple[str | None, ...], tuple[tuple[str, ...], ...]] = {}
+
+    def __call__(self, axes: Sequence[str | None]) -> tuple[tuple[str, ...], ...]:
+        key = tuple(axes)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self.cut(key)
+        return found
+
+    def cut(self, axes: tuple[str | None, ...]) -> tuple[tuple[str, ...], ...]:
+        named = {axis for axis in axes if axis is not None}
+        if len(named) != len(axes) - axes.count(None):
+            raise ValueError(f"logical axes occur more than once: {list(axes)}")
+        placed: dict[str, tuple[str, ...]] = {}
+        used: set[str] = set()
+        for name, targets in self.rules:
+            if name in named and name not in placed and used.isdisjoint(targets):
+                placed[name] = targets
+                used.update(targets)
+        return tuple(
+            tuple(target for target in placed.get(axis or "", ()) if self.mesh.get(target, 1) > 1)
+            for axis in axes
+        )
 
 
 def indivisible(
@@ -84,8 +103,9 @@ def indivisible(
 ) -> list[Indivisible]:
     """Return every dimension whose size is not a multiple of its shards."""
     found = []
+    cut = _Partitioner(rules, mesh)
     for leaf in leaves:
-        spec = partition(leaf.axes, rules, mesh)
+        spec = cut(leaf.axes)
         for dim, (size, targets) in enumerate(zip(leaf.shape, spec, strict=True)):
             shards = _shards(targets, mesh)
             if size % shards:
@@ -108,8 +128,9 @@ def parameter_bytes(
         weight_dtype: dtype of the weights that have none of their own, e.g. "bfloat16".
     """
     total = 0
+    cut = _Partitioner(rules, mesh)
     for leaf in leaves:
-        spec = partition(leaf.axes, rules, mesh)
+        spec = cut(leaf.axes)
         held = prod(
             -(-size // _shards(targets, mesh))
             for size, targets in zip(leaf.shape, spec, strict=True)
@@ -141,10 +162,11 @@ def unsharded_share(
     """
     wanted = {axis for axis in wanted_axes if mesh.get(axis, 1) > 1}
     unsharded = total = 0
+    cut = _Partitioner(rules, mesh)
     for leaf in leaves:
         if leaf.trained:
             total += leaf.elements * ITEM_BYTES[leaf.dtype or weight_dtype]
-            used = {axis for axes in partition(leaf.axes, rules, mesh) for axis in axes}
+            used = {axis for axes in cut(leaf.axes) for axis in axes}
             unsharded += 0 if wanted <= used else leaf.elements
     return unsharded / total if wanted and total else 0.0
 

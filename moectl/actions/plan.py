@@ -50,12 +50,14 @@ class Wishes:
         sets: `key=value` texts of `--set`.
         cluster: path of a cluster profile.
         allow: codes of findings that are overruled.
+        fallbacks: like options, for what the run file itself does not say.
     """
 
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     sets: Sequence[str] = ()
     cluster: Path | None = None
     allow: Sequence[str] = ()
+    fallbacks: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
 
 
 def plan(target: str, wishes: Wishes) -> Job:
@@ -69,7 +71,10 @@ def plan(target: str, wishes: Wishes) -> Job:
         MoectlError: what was typed cannot be meant; the message says what is legal.
     """
     source = find(target)
-    said = [option(path, value, flag) for path, (value, flag) in wishes.options.items()]
+    own_paths = {s.path for s in source.settings} if isinstance(source, RunFile) else set()
+    filled = {p: wish for p, wish in wishes.fallbacks.items() if p not in own_paths}
+    wished = {**filled, **wishes.options}
+    said = [option(path, value, flag) for path, (value, flag) in wished.items()]
     faults = [
         fault
         for s in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -80,9 +81,15 @@ def preset(name: str, *, where: str = "") -> Preset:
     Raises:
         UnknownNameError: no such preset; the nearest are named.
     """
-    file = shipped("presets").joinpath(f"{name}.yaml")
-    if "/" in name or not file.is_file():
+    if "/" in name or not shipped("presets").joinpath(f"{name}.yaml").is_file():
         raise UnknownNameError("preset", name, preset_names(), where=where)
+    return _shipped_preset(name)
+
+
+@cache
+def _shipped_preset(name: str) -> Preset:
+    """Read a preset once; nobody writes into what it holds."""
+    file = shipped("presets").joinpath(f"{name}.yaml")
     data = read_mapping(file.read_text("utf-8"), f"presets/{name}.yaml").data
     return Preset(
         name=data["name"],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from moectl.resources import package
@@ -101,7 +101,7 @@ class Field:
         return low and (self.maximum is None or number <= self.maximum)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Table:
     """All leaves by path, and the path that owns each MaxText key."""
 
@@ -117,8 +117,13 @@ class Table:
 
     def is_section(self, path: str) -> bool:
         """Whether `path` names a section or a map."""
-        prefix = f"{path}."
-        return any(known.startswith(prefix) for known in self.fields)
+        return path in self.sections
+
+    @cached_property
+    def sections(self) -> frozenset[str]:
+        """Every path under which others stand."""
+        parts = (path.split(".") for path in self.fields)
+        return frozenset(".".join(names[:end]) for names in parts for end in range(1, len(names)))
 
 
 @cache

@@ -1,0 +1,228 @@
+"""Judges files: what each starts is made into a workload or a job, and every rule looks at it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from moectl.actions.paths import STANDARD_INPUT, meant
+from moectl.errors import LocalFilesError, MoectlError, SourceError
+from moectl.findings import Finding
+from moectl.given import Given
+from moectl.job import Origin
+from moectl.rules.reading import refusals
+from moectl.settings.files import LOCK_NAME, read_text
+from moectl.settings.yaml_source import MAX_BYTES
+
+__all__ = ["Checked", "Given", "Outcome", "Report", "outcome_of", "outcomes_of", "validate"]
+
+# A pool of processes costs more than it brings for fewer files.
+FEW = 64
+FLAGS = "--xla-flags"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One thing that was checked.
+
+    Attributes:
+        name: as it was named: a path, "-" or "--xla-flags".
+        kind: what it was taken for.
+        text: its content, for showing lines; empty where nothing was found.
+        told: what could not be read, or was taken for granted, one sentence each.
+    """
+
+    name: str
+    kind: str
+    text: str = ""
+    told: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        findings: by file in the order given, line, column and code; suppressed ones left out.
+        checked: what was looked at.
+        suppressed: how many findings a comment in a file took away.
+    """
+
+    findings: tuple[Finding, ...]
+    checked: tuple[Checked, ...]
+    suppressed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one checked thing came to."""
+
+    checked: Checked
+    findings: tuple[Finding, ...]
+    suppressed: int = 0
+
+
+def validate(paths: Sequence[str], given: Given | None = None) -> Report:
+    """Judge files, folders, standard input ("-") and texts of XLA_FLAGS.
+
+    Raises:
+        MoectlError: what was given beside the files cannot be meant.
+    """
+    given = given or Given()
+    outcomes = list(outcomes_of(paths, given))
+    return Report(
+        tuple(finding for outcome in outcomes for finding in outcome.findings),
+        tuple(outcome.checked for outcome in outcomes),
+        sum(outcome.suppressed for outcome in outcomes),
+    )
+
+
+def outcomes_of(paths: Sequence[str], given: Given) -> Iterator[Outcome]:
+    """Yield what each file comes to, in order; many are judged by several processes."""
+    from moectl.resolve.workload import checked_given  # noqa: PLC0415
+
+    checked_given(given)
+    for text in given.xla_flags:
+        yield _judged(FLAGS, text, given)
+    names = list(meant(paths))
+    workers = min(os.cpu_count() or 1, 8)
+    if len(names) < FEW or workers == 1 or STANDARD_INPUT in names:
+        yield from (outcome_of(name, given) for name in names)
+        return
+    from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
+    from functools import partial  # noqa: PLC0415
+    from multiprocessing import get_context  # noqa: PLC0415
+
+    judge = partial(outcome_of, given=given)
+    judge(names[0])  # what is imported and read once is shared by the forks
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        yield from pool.map(judge, names, chunksize=16)
+
+
+def outcome_of(name: str, given: Given) -> Outcome:
+    """Judge one file, bundle, or standard input."""
+    try:
+        text = _content(name)
+    except MoectlError as error:
+        return _selected(Outcome(Checked(name, "unreadable"), tuple(refusals(error, name))), given)
+    return _judged(name, text, given)
+
+
+def _content(name: str) -> str:
+    if name == STANDARD_INPUT:
+        raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise SourceError(name, None, f"it is larger than {MAX_BYTES >> 20} MiB")
+        try:
+            return raw.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = raw[: error.start].count(b"\n") + 1
+            raise SourceError(name, line, "it is not UTF-8 text") from None
+    path = Path(name)
+    try:
+        return read_text(path / LOCK_NAME if path.is_dir() else path)
+    except ValueError as error:  # a path no file system has, e.g. with a NUL character
+        raise LocalFilesError(f"{name}: {error}") from None
+
+
+def _judged(name: str, text: str, given: Given) -> Outcome:
+    """Judge a text; a fault of reading is a finding as well."""
+    from moectl.settings.sources import detect  # noqa: PLC0415
+    from moectl.suppress import apply  # noqa: PLC0415
+
+    kind = "flags" if name == FLAGS else detect(name, text)
+    told: tuple[str, ...] = ()
+    try:
+        if kind in {"run file", "preset", "cluster profile"}:
+            found = _run_file(name, kind, given)
+        else:
+            kind, found, told = _foreign(name, kind, text, given)
+    except MoectlError as error:
+        found = list(refusals(error, name))
+    kept, suppressed, extra = apply(found, {name: text})
+    ordered = _ordered([*kept, *extra])
+    shown = text if ordered else ""
+    return _selected(Outcome(Checked(name, kind, shown, told), ordered, suppressed), given)
+
+
+def _run_file(name: str, kind: str, given: Given) -> list[Finding]:
+    """Judge a file of moectl's own: it becomes a job, or says why it cannot."""
+    from moectl.actions.plan import Wishes, plan  # noqa: PLC0415
+
+    if kind == "cluster profile":
+        from moectl.settings.files import cluster_profile  # noqa: PLC0415
+
+        cluster_profile(Path(name))
+        return []
+    said: dict[str, tuple[Any, str]] = {
+        "gpus": (given.gpus, "--gpus"),
+        "hardware": (given.hardware, "--hardware"),
+        "container.image": (given.image, "--image"),
+        "container.maxtext_release": (given.maxtext, "--maxtext"),
+        "container.jaxlib_release": (given.jaxlib, "--jaxlib"),
+    }
+    filled = {path: wish for path, wish in said.items() if wish[0] is not None}
+    job = plan(name if Path(name).is_dir() else str(Path(name)), Wishes(fallbacks=filled))
+    return [
+        replace(finding, severity="note") if finding.accepted else finding
+        for finding in job.findings
+    ]
+
+
+def _foreign(
+    name: str, kind: str, text: str, given: Given
+) -> tuple[str, list[Finding], tuple[str, ...]]:
+    """Judge a file that is not of moectl."""
+    from moectl.resolve.workload import workload  # noqa: PLC0415
+    from moectl.rules.reading import UNRECOGNISED  # noqa: PLC0415
+    from moectl.rules.registry import judged  # noqa: PLC0415
+    from moectl.rules.rule import Fault  # noqa: PLC0415
+    from moectl.settings.sources import read_source  # noqa: PLC0415
+
+    source = read_source(name, text, opener(name), kind)
+    found = list(source.findings)
+    if not source.parts and not found:
+        sentence = "it holds nothing that starts training" if text.strip() else "it is empty"
+        found.append(UNRECOGNISED.finding(Fault("", sentence, Origin(name, name, 1, 1))))
+    told = list(source.told)
+    for part in source.parts:
+        made, notes = workload(part, given)
+        told += notes
+        found += judged(made)
+    return source.kind, found, tuple(dict.fromkeys(told))
+
+
+def opener(name: str) -> Any:
+    """Return a function that gives the text of a file named beside `name`, or None."""
+    beside = Path() if name in {STANDARD_INPUT, FLAGS} else Path(name).parent
+
+    def opened(path: str) -> str | None:
+        try:
+            return read_text(beside / path)
+        except (MoectlError, ValueError):
+            return None
+
+    return opened
+
+
+def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sort by place, each finding once."""
+    unique = dict.fromkeys(findings)
+    return tuple(
+        sorted(unique, key=lambda f: (f.file, f.line or 0, f.column or 0, f.code, f.field))
+    )
+
+
+def _selected(outcome: Outcome, given: Given) -> Outcome:
+    """Leave out what was not asked for."""
+    chosen = tuple(
+        finding
+        for finding in outcome.findings
+        if (not given.select or finding.code.startswith(tuple(given.select)))
+        and not (given.ignore and finding.code.startswith(tuple(given.ignore)))
+    )
+    return replace(outcome, findings=chosen)
