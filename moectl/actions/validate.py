@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moectl.actions.paths import STANDARD_INPUT, meant
 from moectl.errors import LocalFilesError, MoectlError, SourceError
@@ -17,6 +17,9 @@ from moectl.job import Origin
 from moectl.rules.reading import refusals
 from moectl.settings.files import LOCK_NAME, read_text
 from moectl.settings.yaml_source import MAX_BYTES
+
+if TYPE_CHECKING:
+    from moectl.resolve.workload import Basis
 
 __all__ = ["Checked", "Given", "Outcome", "Report", "outcome_of", "outcomes_of", "validate"]
 
@@ -83,33 +86,35 @@ def validate(paths: Sequence[str], given: Given | None = None) -> Report:
 
 def outcomes_of(paths: Sequence[str], given: Given) -> Iterator[Outcome]:
     """Yield what each file comes to, in order; many are judged by several processes."""
-    from moectl.resolve.workload import checked_given  # noqa: PLC0415
+    from moectl.resolve.workload import basis  # noqa: PLC0415
 
-    checked_given(given)
+    probe = read_text(Path(given.probe)) if given.probe is not None else None
+    the_basis = basis(given, probe)
     for text in given.xla_flags:
-        yield _judged(FLAGS, text, given)
+        yield _judged(FLAGS, text, the_basis)
     names = list(meant(paths))
     workers = min(os.cpu_count() or 1, 8)
     if len(names) < FEW or workers == 1 or STANDARD_INPUT in names:
-        yield from (outcome_of(name, given) for name in names)
+        yield from (outcome_of(name, the_basis) for name in names)
         return
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
     from functools import partial  # noqa: PLC0415
     from multiprocessing import get_context  # noqa: PLC0415
 
-    judge = partial(outcome_of, given=given)
+    judge = partial(outcome_of, the_basis=the_basis)
     judge(names[0])  # what is imported and read once is shared by the forks
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         yield from pool.map(judge, names, chunksize=16)
 
 
-def outcome_of(name: str, given: Given) -> Outcome:
+def outcome_of(name: str, the_basis: Basis) -> Outcome:
     """Judge one file, bundle, or standard input."""
     try:
         text = _content(name)
     except MoectlError as error:
-        return _selected(Outcome(Checked(name, "unreadable"), tuple(refusals(error, name))), given)
-    return _judged(name, text, given)
+        unreadable = Outcome(Checked(name, "unreadable"), tuple(refusals(error, name)))
+        return _selected(unreadable, the_basis.given)
+    return _judged(name, text, the_basis)
 
 
 def _content(name: str) -> str:
@@ -129,7 +134,7 @@ def _content(name: str) -> str:
         raise LocalFilesError(f"{name}: {error}") from None
 
 
-def _judged(name: str, text: str, given: Given) -> Outcome:
+def _judged(name: str, text: str, the_basis: Basis) -> Outcome:
     """Judge a text; a fault of reading is a finding as well."""
     from moectl.settings.sources import detect  # noqa: PLC0415
     from moectl.suppress import apply  # noqa: PLC0415
@@ -138,15 +143,17 @@ def _judged(name: str, text: str, given: Given) -> Outcome:
     told: tuple[str, ...] = ()
     try:
         if kind in {"run file", "preset", "cluster profile"}:
-            found = _run_file(name, kind, given)
+            found = _run_file(name, kind, the_basis.given)
         else:
-            kind, found, told = _foreign(name, kind, text, given)
+            kind, found, told = _foreign(name, kind, text, the_basis)
     except MoectlError as error:
         found = list(refusals(error, name))
     kept, suppressed, extra = apply(found, {name: text})
     ordered = _ordered([*kept, *extra])
     shown = text if ordered else ""
-    return _selected(Outcome(Checked(name, kind, shown, told), ordered, suppressed), given)
+    return _selected(
+        Outcome(Checked(name, kind, shown, told), ordered, suppressed), the_basis.given
+    )
 
 
 def _run_file(name: str, kind: str, given: Given) -> list[Finding]:
@@ -174,7 +181,7 @@ def _run_file(name: str, kind: str, given: Given) -> list[Finding]:
 
 
 def _foreign(
-    name: str, kind: str, text: str, given: Given
+    name: str, kind: str, text: str, the_basis: Basis
 ) -> tuple[str, list[Finding], tuple[str, ...]]:
     """Judge a file that is not of moectl."""
     from moectl.resolve.workload import workload  # noqa: PLC0415
@@ -190,7 +197,7 @@ def _foreign(
         found.append(UNRECOGNISED.finding(Fault("", sentence, Origin(name, name, 1, 1))))
     told = list(source.told)
     for part in source.parts:
-        made, notes = workload(part, given)
+        made, notes = workload(part, the_basis)
         told += notes
         found += judged(made)
     return source.kind, found, tuple(dict.fromkeys(told))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from moectl.facts import hardware as platforms
@@ -58,3 +58,109 @@ def basis(given: Given, probe: str | None = None) -> Basis:
 
         probed = read_probe(probe, given.probe or "")
     return Basis(given, hardware, probed)
+
+
+def workload(part: Part, the_basis: Basis) -> tuple[Workload, list[str]]:
+    """Return the workload of one thing that a file starts, and what was taken for granted.
+
+    What the file says itself is stronger than what was given. GPUs are counted from nodes
+    when nobody says how many there are; slices follow the DCN degrees.
+    """
+    from moectl.facts import maxtext  # noqa: PLC0415
+    from moectl.resolve.derived import derived  # noqa: PLC0415
+    from moectl.resolve.effective import effective  # noqa: PLC0415
+
+    given = the_basis.given
+    image, told = _image(part, the_basis)
+    layout = _filled(part.layout, given)
+    devices = _number(layout.gpus)
+    values: Mapping[str, Any] = {}
+    computed: Mapping[str, Any] = {}
+    if part.is_maxtext:
+        catalogue = maxtext.load(image.maxtext)
+        values = effective(part.config, part.arguments, catalogue)
+        if part.unread:
+            values = _doubtful(values, part, catalogue)
+        computed = derived(values, devices, None)
+    made = Workload(
+        kind=part.kind,
+        origin=part.origin,
+        maxtext=image.maxtext,
+        jaxlib=image.jaxlib,
+        image=image,
+        container=part.image is not None or None,
+        is_maxtext=part.is_maxtext,
+        config=part.config,
+        arguments=part.arguments,
+        effective=values,
+        derived=computed,
+        environment=part.environment,
+        flags=part.flags,
+        layout=layout,
+        devices=devices,
+        hardware=the_basis.hardware,
+        batch=part.batch,
+        step=part.step,
+        manifest=part.manifest,
+    )
+    return made, told
+
+
+def _image(part: Part, the_basis: Basis) -> tuple[Image, list[str]]:
+    """Return the image of a part, else the given one, else the one used when nobody says."""
+    given = the_basis.given
+    said = part.image.text if part.image is not None and part.image.known else ""
+    reference = said or given.image or ""
+    probed = the_basis.probed
+    if probed is not None:
+        from moectl.facts.versions import adopt  # noqa: PLC0415
+
+        return adopt(probed, reference or images.default_image()), []
+    found = images.image(
+        _plain(reference or images.default_image()), maxtext=given.maxtext, jaxlib=given.jaxlib
+    )
+    if found.probed:
+        return found, []
+    whose = "the image's own are" if reference else "no image is named, the image's own are"
+    return found, [
+        f"judged against MaxText {found.maxtext} and jaxlib {found.jaxlib}; {whose} unknown"
+    ]
+
+
+def _plain(reference: str) -> str:
+    """Return a reference as Docker writes it; pyxis puts # after the registry."""
+    return reference.removeprefix("docker://").replace("#", "/", 1)
+
+
+def _filled(layout: Layout, given: Given) -> Layout:
+    """Return the layout with what was given, and with what follows from it."""
+    nodes, per_node = layout.nodes, layout.gpus_per_node
+    if per_node is None and given.gpus_per_node is not None:
+        per_node = Value(given.gpus_per_node, Origin("--gpus-per-node"))
+    gpus = layout.gpus
+    if gpus is None and _number(nodes) is not None and _number(per_node) is not None:
+        assert nodes is not None  # noqa: S101 - it is a number
+        assert per_node is not None  # noqa: S101
+        gpus = Value(nodes.value * per_node.value, nodes.origin)
+    if gpus is None and given.gpus is not None:
+        gpus = Value(given.gpus, Origin("--gpus"))
+    total, each = _number(gpus), _number(per_node)
+    if nodes is None and total and each and total % each == 0:
+        nodes = Value(total // each, Origin("--gpus"))
+    return replace(layout, nodes=nodes, gpus=gpus, gpus_per_node=per_node)
+
+
+def _number(value: Value | None) -> int | None:
+    return value.value if value is not None and isinstance(value.value, int) else None
+
+
+def _doubtful(values: Mapping[str, Any], part: Part, catalogue: Catalogue) -> dict[str, Any]:
+    """Return the values where a config file could not be read: it may say what nobody else does.
+
+    What the command line says counts; so does what the model file says, if it is named there.
+    """
+    model = part.arguments.get("model_name")
+    certain = set(part.arguments)
+    if model is not None and isinstance(model.value, str):
+        certain |= set(catalogue.model(model.value) or {})
+    return {key: value if key in certain else UNKNOWN for key, value in values.items()}
