@@ -1,0 +1,333 @@
+"""Rules on how the processes of a run find each other: addresses, ports, time-outs, host lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from moectl.errors import ValueUsageError, shown
+from moectl.hostlist import expand, is_compact
+from moectl.job import Origin
+from moectl.rules.launching import (
+    PROCESS_PER_GPU,
+    PROCESS_PER_NODE,
+    environment_is_closed,
+    known,
+    line_origin,
+    mode,
+    number,
+    spoken,
+    whole,
+)
+from moectl.rules.rule import Fault, rules
+from moectl.workload import Workload
+
+RULES = rules()
+
+_JAX = "JAX 0.12.0.1 _src/distributed.py:104-170 and _src/clusters/slurm_cluster.py"
+_MAXTEXT = "MaxText 0.2.5 utils/max_utils.py:283-347"
+
+_IP, _PORT, _ADDRESS = "JAX_COORDINATOR_IP", "JAX_COORDINATOR_PORT", "JAX_COORDINATOR_ADDRESS"
+_BIND = "JAX_COORDINATOR_BIND_ADDRESS"
+# What each way onto GPUs reads (max_utils.py:285 and 318-347).
+_READ_BY = {PROCESS_PER_NODE: (_IP, _PORT), PROCESS_PER_GPU: (_ADDRESS, _PORT)}
+_UNREAD_BY = {
+    PROCESS_PER_NODE: (_ADDRESS,),
+    PROCESS_PER_GPU: (_IP, "NNODES", "NODE_RANK"),
+}
+# No JAX of the catalogue reads these, whatever their names say (0.12.0.1, searched).
+_READ_NOWHERE = (
+    "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JAX_PROCESS_COUNT", "JAX_PROCESS_INDEX",
+    "JAX_COORDINATOR",
+)  # fmt: skip
+
+_LOOPBACK_NAMES = frozenset({
+    "localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost",
+    "ip6-loopback", "::1", "0:0:0:0:0:0:0:1",
+})  # fmt: skip
+_NO_HOST = frozenset({"0.0.0.0", "::", "0", "*"})  # noqa: S104 - recognised, not bound
+
+_LAST_PORT = 65535
+_FIRST_FREE_PORT = 1024  # below, only root may listen (IANA system ports)
+_JAX_PORTS = (61440, 65535)  # 61440 + job id % 4096
+_OUTGOING_PORTS = (32768, 60999)  # Linux' default net.ipv4.ip_local_port_range
+
+_WHOLE_NODE = 4  # GPUs; no platform of the catalogue has fewer on a node
+
+_TIMEOUT = "jax_distributed_initialization_timeout"
+# JAX's own default is 300 s; an image import alone can take minutes.
+_SHORT_START = 60
+
+
+@RULES.rule(
+    "NET101",
+    "a coordinator nobody else can reach",
+    reason="A loopback address is each node's own: the first process waits there, and the others "
+    "ask themselves until the time-out.",
+    remedy='$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+    source=f"{_JAX}; public report jax-ml/jax pull request 13944",
+)
+def loopback(w: Workload) -> Iterator[Fault]:
+    """Find a loopback coordinator where there are several nodes."""
+    nodes = _nodes(w)
+    if nodes is None or nodes < 2:
+        return
+    for name in _READ_BY.get(mode(w), ()):
+        text = known(w.environment.get(name))
+        if text is None or name == _PORT:
+            continue
+        host = _host(text.strip()) if name == _ADDRESS else text.strip().strip("[]")
+        if not _is_loopback(host) and host not in _NO_HOST:
+            continue
+        yield Fault(
+            name,
+            f"{shown(text)} is every node's own address; {nodes} nodes cannot meet there",
+            w.where(name),
+        )
+
+
+def _nodes(w: Workload) -> int | None:
+    """Return the nodes, or with one process a node the processes NNODES tells."""
+    nodes = whole(w.layout.nodes)
+    if nodes is None and mode(w) == PROCESS_PER_NODE:
+        nodes = number((known(w.environment.get("NNODES")) or "").strip())
+    return nodes
+
+
+def _is_loopback(host: str) -> bool:
+    folded = host.casefold().rstrip(".")
+    parts = folded.split(".")
+    numeric = len(parts) == 4 and all(part.isdigit() for part in parts)
+    return folded in _LOOPBACK_NAMES or (numeric and parts[0] == "127")
+
+
+def _host(address: str) -> str:
+    """Return the host of "host:port" or "[host]:port"."""
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.rpartition(":")[0] or address
+
+
+@RULES.rule(
+    "NET102",
+    "the coordinator's port",
+    reason="Process 0 must listen on this port of its node, and every other process asks there.",
+    remedy="a port from 1024 to 32767 that no other job of the node uses, e.g. from the job id",
+    source=f"{_JAX}; public report jax-ml/jax pull request 12152",
+)
+def port(w: Workload) -> Iterator[Fault]:
+    """Find ports that do not exist, that only root gets, or that others take."""
+    if not mode(w):
+        return
+    for name, text, origin in _ports(w):
+        plain = number(text.strip())
+        if plain is None or not 0 < plain <= _LAST_PORT:
+            yield Fault(name, f"{shown(text)} is no port; they run from 1 to {_LAST_PORT}", origin)
+        elif plain < _FIRST_FREE_PORT:
+            yield Fault(
+                name,
+                f"port {plain} is a system port: only root may listen there, and services do",
+                origin,
+                severity="warning",
+            )
+        elif spoken(w, "--exclusive") is None and w.batch is not None:
+            yield from _shared(name, plain, origin, whole(w.layout.gpus_per_node))
+
+
+def _shared(name: str, plain: int, origin: Origin, gpus: int | None) -> Iterator[Fault]:
+    """Judge a fixed port on nodes that other jobs may share."""
+    if _JAX_PORTS[0] <= plain <= _JAX_PORTS[1]:
+        why = f"is of JAX's own range ({_JAX_PORTS[0]} + job id % 4096)"
+    elif _OUTGOING_PORTS[0] <= plain <= _OUTGOING_PORTS[1]:
+        why = "is of the range from which Linux takes outgoing ports"
+    else:
+        why = "is fixed"
+    yield Fault(
+        name,
+        f"port {plain} {why}, and the nodes are not exclusive: another job on the node may have it",
+        origin,
+        # a job that takes all GPUs of a node has it for itself, as far as GPU jobs go
+        severity="note" if gpus is not None and gpus >= _WHOLE_NODE else "warning",
+    )
+
+
+def _ports(w: Workload) -> Iterator[tuple[str, str, Origin]]:
+    """Yield the ports that count: variable, text, place."""
+    found = known(w.environment.get(_PORT))
+    if found is not None and (mode(w) == PROCESS_PER_NODE or _ADDRESS not in w.environment):
+        yield _PORT, found, w.where(_PORT)
+    address = known(w.environment.get(_ADDRESS))
+    if address is not None and mode(w) == PROCESS_PER_GPU and ":" in address:
+        yield _ADDRESS, address.rpartition(":")[2], w.where(_ADDRESS)
+
+
+@RULES.rule(
+    "NET103",
+    "form of the coordinator's address",
+    reason="MaxText joins JAX_COORDINATOR_IP and JAX_COORDINATOR_PORT with a colon; JAX cuts "
+    "JAX_COORDINATOR_ADDRESS at its last colon.",
+    remedy="a bare host in JAX_COORDINATOR_IP, host:port in JAX_COORDINATOR_ADDRESS",
+    source=f"{_MAXTEXT}; {_JAX}",
+)
+def address_form(w: Workload) -> Iterator[Fault]:
+    """Find hosts with a port or a scheme, addresses without a port, a port left out."""
+    way = mode(w)
+    if way == PROCESS_PER_NODE and _IP in w.environment:
+        host = known(w.environment[_IP])
+        if host is not None and (fault := _bad_host(host.strip())):
+            yield Fault(_IP, f"{shown(host)} {fault}", w.where(_IP))
+        closed = w.batch is not None and environment_is_closed(w.batch)
+        if _PORT not in w.environment and closed:
+            yield Fault(
+                _PORT,
+                f"{_IP} is set and {_PORT} is not: MaxText asks for port None",
+                w.where(_IP),
+                f"export {_PORT}=<a free port>",
+            )
+    address = known(w.environment.get(_ADDRESS))
+    if way == PROCESS_PER_GPU and address is not None:
+        if "://" in address:
+            yield Fault(_ADDRESS, f"{shown(address)} has a scheme", w.where(_ADDRESS), "host:port")
+        elif ":" not in address:
+            yield Fault(_ADDRESS, f"{shown(address)} has no port", w.where(_ADDRESS), "host:port")
+
+
+def _bad_host(host: str) -> str:
+    if not host:
+        return "is empty"
+    if "://" in host:
+        return "has a scheme"
+    if is_compact(host) or "," in host:
+        return "is a list of hosts; one is meant"
+    if re.fullmatch(r"[^:]+:\d+", host):
+        return f"has a port, which belongs into {_PORT}"
+    return ""
+
+
+@RULES.rule(
+    "NET104",
+    "variables nobody reads",
+    reason="Each of MaxText's two ways onto GPUs reads variables of its own and ignores the "
+    "other's.",
+    remedy="drop them, or change hardware",
+    source=f"{_MAXTEXT}; {_JAX}",
+    severity="note",
+    stage="silent",
+)
+def unread(w: Workload) -> Iterator[Fault]:
+    """Find variables that the chosen way does not read."""
+    way = mode(w)
+    for name in (*_UNREAD_BY.get(way, ()), *(_READ_NOWHERE if way else ())):
+        if name in w.environment:
+            yield Fault(name, f"hardware={way} does not read {name}", w.where(name))
+
+
+@RULES.rule(
+    "NET105",
+    "a short time-out",
+    reason="The first process waits this long for all others, image import and slow nodes "
+    "included, and then ends the run.",
+    remedy="leave it at JAX's 300 s, or raise it with the number of nodes",
+    source=f"{_MAXTEXT}; {_JAX}",
+    severity="warning",
+    stage="later",
+)
+def timeouts(w: Workload) -> Iterator[Fault]:
+    """Find time-outs that end healthy runs."""
+    if not w.is_maxtext:
+        return
+    start = w.value(_TIMEOUT)
+    if w.said(_TIMEOUT) is not None and isinstance(start, int) and start < _SHORT_START:
+        yield Fault(
+            _TIMEOUT,
+            f"all processes must be there within {start} s",
+            w.where(_TIMEOUT),
+            severity="error" if start <= 0 else None,
+        )
+
+
+_SLURM_LISTS = r"SLURM_(?:JOB_|STEP_)?NODELIST"
+_TOOLS = "cut|awk|gawk|sed|tr|grep|head"
+# A variable that holds the list under another name: hosts=$SLURM_JOB_NODELIST
+_ALIAS = re.compile(
+    rf"(?:^|[\s;])(\w+)=[\"']?\$\{{?{_SLURM_LISTS}\}}?[\"']?(?=\s|;|$)", re.MULTILINE
+)
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_COUNTS = re.compile(r"\|\s*(?:wc|grep\s+-[a-zA-Z]*q)\b")
+_BRACKET = re.compile(r"\\?\[|\]")
+# Variables that take one host.
+_ONE_HOST = f"{_IP}|{_ADDRESS}|MASTER_ADDR"
+
+
+@RULES.rule(
+    "NET106",
+    "a host list cut by hand",
+    reason="Slurm writes names in short, gpu[001-004]: cut at a comma or bracket it gives a name "
+    "that no host has, on some allocations and not on others.",
+    remedy='scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1',
+    source="scontrol(1) of Slurm 22.05.8, show hostnames; public reports skypilot pull request "
+    "8891 and Megatron-Bridge pull request 3807",
+    severity="error",
+)
+def cut_list(w: Workload) -> Iterator[Fault]:
+    """Find node lists that text tools take apart."""
+    if w.batch is None or "NODELIST" not in w.batch.text or whole(w.layout.nodes) == 1:
+        return
+    aliases = set(_ALIAS.findall(w.batch.text)) - set(_ONE_HOST.split("|"))
+    names = "|".join([_SLURM_LISTS, *sorted(map(re.escape, aliases))])
+    variable = rf"\$(?:(?:{names})\b|\{{(?:{names})\}})"
+    cut = re.compile(
+        # echo "$LIST" | cut ...
+        rf"{variable}[^|;&\n]*\|\s*(?P<tool>{_TOOLS})\b"
+        # cut ... <<< "$LIST"
+        rf"|\b(?P<other>{_TOOLS}|read)\b[^|;&\n]*<<<\s*\"?{variable}"
+        # ${LIST%%,*} and its relatives
+        rf"|\$\{{(?:{names})(?:%%?|##?|//?|:(?![-=+?]))"
+    )
+    one_host = re.compile(rf"\b(?:{_ONE_HOST})=[\"']?{variable}(?=[\"'\s;:]|$)")
+    for index, line in enumerate(w.batch.text.split("\n"), start=1):
+        if len(line) > _LONGEST_LINE or "scontrol" in (code := _COMMENT.sub("", line)):
+            continue
+        if (match := cut.search(code)) and not _COUNTS.search(code[match.start() :]):
+            tool = match["tool"] or match["other"] or "${...}"
+            yield Fault(
+                "SLURM_JOB_NODELIST",
+                f"{tool} takes a compact host list such as gpu[001-004] for plain names",
+                line_origin(w, index, match.start() + 1),
+                # a pattern with a bracket in it at least knows of them
+                severity="warning" if _BRACKET.search(code[match.start() :]) else None,
+            )
+        elif match := one_host.search(code):
+            yield Fault(
+                "SLURM_JOB_NODELIST",
+                "the whole host list is taken for the name of one host",
+                line_origin(w, index, match.start() + 1),
+            )
+
+
+_LONGEST_LINE = 4096
+
+
+@RULES.rule(
+    "NET107",
+    "a host list written out",
+    reason="A list of names in brackets is Slurm's short form; only Slurm reads it right.",
+    remedy="scontrol show hostnames <list>",
+    source="scontrol(1) of Slurm 22.05.8, show hostnames",
+    severity="note",
+    stage="advice",
+)
+def written_list(w: Workload) -> Iterator[Fault]:
+    """Expand the host lists that options name; a list that cannot be read is an error."""
+    for name in ("--nodelist", "--exclude"):
+        option = spoken(w, name)
+        text = known(option.value) if option is not None else None
+        if option is None or text is None or not is_compact(text) or "/" in text:
+            continue
+        try:
+            names = expand(text)
+        except ValueUsageError as error:
+            yield Fault(name, str(error), option.origin, error.legal, severity="error")
+            continue
+        listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+        yield Fault(name, f"{text} is {len(names)} hosts: {listed}", option.origin)
