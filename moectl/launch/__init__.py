@@ -1,0 +1,1 @@
+"""Launching: run records, and the backends that run what a bundle says."""
