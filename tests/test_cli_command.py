@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moectl.cli.command import Command, quick_parse
+from moectl.cli.command import Argument, Command, quick_parse
 from moectl.cli.commands import COMMANDS, find
 from moectl.cli.typer_app import application
 
@@ -52,15 +52,19 @@ def lines(draw: st.DrawFn) -> list[str]:
     value = (
         st.sampled_from(["128", "", "a=b", "text", "json", "x y", "-1", "slurm", "config"]) | odd
     )
-    for option in draw(st.lists(st.sampled_from(command.options), max_size=4)):
+    options = st.sampled_from(command.options) if command.options else st.nothing()
+    for option in draw(st.lists(options, max_size=4)):
         if option.kind == "flag":
             words.append(draw(st.sampled_from([option.flag, f"{option.flag}=1"])))
         elif draw(st.booleans()):
             words += [option.flag, draw(value)]
         else:
             words.append(f"{option.flag}={draw(value)}")
-    for _ in command.arguments:
-        words.insert(draw(st.integers(0, len(words))), draw(st.sampled_from(["name", "a/b.yaml"])))
+    for argument in command.arguments:
+        count = draw(st.integers(0, 3)) if argument.many else 1
+        names = st.sampled_from(["name", "a/b.yaml", *(["-", "--a=b"] if argument.many else [])])
+        for name in draw(st.lists(names, min_size=count, max_size=count)):
+            words.insert(draw(st.integers(0, len(words))), name)
     if draw(st.integers(0, 4)) == 0:
         words.insert(draw(st.integers(0, len(words))), draw(odd))
     return [*command.name.split(), *words]
@@ -103,6 +107,47 @@ def test_the_plain_forms_need_no_typer(words: list[str]) -> None:
 )  # fmt: skip
 def test_the_unusual_is_left_to_typer(words: list[str]) -> None:
     assert quick_parse(RENDER, words) is None
+
+
+VALIDATE = next(command for command in COMMANDS if command.name == "validate")
+EXPLAIN = next(command for command in COMMANDS if command.name == "explain")
+
+
+@pytest.mark.parametrize(
+    ("words", "paths"),
+    [
+        ([], []),
+        (["a", "-", "b c"], ["a", "-", "b c"]),
+        (["a", "--gpus", "8", "b", "--strict", "c"], ["a", "b", "c"]),
+        (["--xla-flags=--xla_x"], []),
+    ],
+)
+def test_any_number_of_words_is_one_argument(words: list[str], paths: list[str]) -> None:
+    for values in (quick_parse(VALIDATE, words), by_typer(["validate", *words])):
+        assert values is not None
+        assert list(values["paths"]) == paths
+
+
+def test_words_behind_two_dashes_may_begin_with_one() -> None:
+    assert quick_parse(VALIDATE, ["--", "-x.yml"]) is None
+    values = by_typer(["validate", "--strict", "--", "-x.yml", "y"])
+    assert values is not None
+    assert (list(values["paths"]), values["strict"]) == (["-x.yml", "y"], True)
+
+
+def test_a_flag_of_xla_may_be_explained_as_it_is_written() -> None:
+    words = ["--xla_gpu_x=true", "steps", "--format", "json"]
+    assert quick_parse(EXPLAIN, words) is None
+    values = by_typer(["explain", *words])
+    assert values is not None
+    assert (list(values["names"]), values["format"]) == (["--xla_gpu_x=true", "steps"], "json")
+    assert by_typer(["validate", "--xla_gpu_x=true"]) is None
+
+
+def test_an_argument_that_takes_many_may_want_one_after_the_others() -> None:
+    command = Command("x", "", "m:f", (Argument("one", ""), Argument("rest", "", many=True)), ())
+    assert quick_parse(command, ["a"]) is None
+    assert quick_parse(command, ["a", "b", "c"]) == {"one": "a", "rest": ["b", "c"]}
 
 
 def test_lists_of_two_parses_are_not_shared() -> None:

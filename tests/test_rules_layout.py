@@ -10,8 +10,8 @@ import pytest
 from moectl.actions.plan import Wishes, plan
 from moectl.errors import UsageError
 from moectl.findings import Finding
-from moectl.job import Degree
-from moectl.rules.layout import check
+from moectl.job import Origin, Value
+from moectl.rules.requirements import check
 from moectl.settings.files import preset, preset_names
 
 BLOCK = "deepseek3-671b"
@@ -53,9 +53,9 @@ def test_the_micro_batch_of_the_block_divides_over_fsdp_and_expert() -> None:
 def test_the_experts_divide_over_the_expert_degree() -> None:
     """MaxText 0.2.5 layers/moe.py:4480; `plan` says it of weights it knows before the rule can."""
     job = plan("mixtral-8x7b", Wishes(options={"gpus": (128, "--gpus")}))
-    crossing = replace(
-        job, mesh=replace(job.mesh, degrees={**job.mesh.degrees, "expert": Degree(8, 2)})
-    )
+    degrees = {"ici_expert_parallelism": 8, "dcn_expert_parallelism": 2}
+    said = {key: Value(size, Origin("run file")) for key, size in degrees.items()}
+    crossing = replace(job, config={**job.config, **said})
     refused = [f for f in check(crossing) if f.code == "MESH101"]
     assert len(refused) == 1
     assert "layers/moe.py:4480" in refused[0].message

@@ -41,10 +41,19 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A positional argument; all are required."""
+    """A positional argument.
+
+    Attributes:
+        name: the name of the parameter it becomes.
+        help: one line.
+        many: whether it takes any number of words; only the last one may.
+        required: whether at least one word is wanted; only one that takes many may do without.
+    """
 
     name: str
     help: str
+    many: bool = False
+    required: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +69,8 @@ class Command:
         options: options.
         examples: command lines worth showing.
         detail: further text of its help.
+        takes_flags: whether a word that looks like an unknown option is an argument, as in
+            `moectl explain --xla_gpu_...`.
     """
 
     name: str
@@ -69,14 +80,16 @@ class Command:
     options: tuple[Option, ...] = ()
     examples: tuple[str, ...] = ()
     detail: str = ""
+    takes_flags: bool = False
 
 
 def quick_parse(command: Command, words: list[str]) -> dict[str, Any] | None:
     """Parse the plain forms of a command line; None leaves the line to typer.
 
     Understood are exact flags (`--flag`, `--flag value`, `--flag=value`) and positional
-    arguments that do not begin with a dash. Whatever is missing, unknown or unusual is for
-    typer, which says it well; what is understood here means the same there.
+    arguments that do not begin with a dash (a dash alone is standard input where any number
+    of them is taken). Whatever is missing, unknown or unusual is for typer, which says it
+    well; what is understood here means the same there.
     """
     options = {option.flag: option for option in command.options}
     values: dict[str, Any] = {
@@ -86,7 +99,7 @@ def quick_parse(command: Command, words: list[str]) -> dict[str, Any] | None:
     positional: list[str] = []
     rest = iter(words)
     for word in rest:
-        if not word.startswith("-"):
+        if not word.startswith("-") or (word == "-" and _takes_many(command)):
             positional.append(word)
             continue
         flag, equals, value = word.partition("=")
@@ -109,6 +122,21 @@ def quick_parse(command: Command, words: list[str]) -> dict[str, Any] | None:
         else:
             values[option.name] = value
         seen.add(option.name)
-    if len(positional) != len(command.arguments):
+    placed = _placed(command.arguments, positional)
+    return None if placed is None else values | placed
+
+
+def _takes_many(command: Command) -> bool:
+    return any(argument.many for argument in command.arguments)
+
+
+def _placed(arguments: tuple[Argument, ...], words: list[str]) -> dict[str, Any] | None:
+    """Return the words by argument, or None when there are too few or too many."""
+    singles = [argument.name for argument in arguments if not argument.many]
+    rest = words[len(singles) :]
+    many = next((argument for argument in arguments if argument.many), None)
+    missing = len(words) < len(singles) or (many is not None and many.required and not rest)
+    if missing or (many is None and rest):
         return None
-    return values | {a.name: word for a, word in zip(command.arguments, positional, strict=True)}
+    placed: dict[str, Any] = dict(zip(singles, words, strict=False))
+    return placed if many is None else placed | {many.name: rest}

@@ -81,6 +81,117 @@ COMMANDS: tuple[Command, ...] = (
         ("moectl show deepseek3-671b --gpus 128 --sources",),
     ),
     Command(
+        "validate",
+        "Find what would fail on the cluster, in any file that starts training.",
+        "moectl.cli.validate:run",
+        (
+            Argument(
+                "paths",
+                "Run files, bundles, MaxText YAML, scripts, manifests, folders; - is standard "
+                "input.",
+                many=True,
+                required=False,
+            ),
+        ),
+        (
+            Option("--xla-flags", "Check a text of XLA_FLAGS.", metavar="TEXT"),
+            Option("--gpus", "GPUs in all, where a file does not say.", metavar="N"),
+            Option("--gpus-per-node", "GPUs a node, where a file does not say.", metavar="N"),
+            Option("--hardware", "GPU platform, where a file does not say.", metavar="NAME"),
+            Option("--image", "Container image, where a file does not say.", metavar="REFERENCE"),
+            Option("--maxtext", "MaxText release to judge against.", metavar="RELEASE"),
+            Option("--jaxlib", "jaxlib release to judge against.", metavar="RELEASE"),
+            Option("--probe", "What `moectl probe` said of the image.", metavar="FILE"),
+            Option(
+                "--select",
+                "Report these codes or families only, comma separated; may be repeated.",
+                kind="many",
+                metavar="CODES",
+            ),
+            Option(
+                "--ignore",
+                "Leave these codes or families out, comma separated; may be repeated.",
+                kind="many",
+                metavar="CODES",
+            ),
+            Option("--strict", "Warnings fail the check as well.", kind="flag"),
+            Option("--fix", "Make the remedies that are safe; shows them and asks.", kind="flag"),
+            Option("--diff", "Show what --fix would change, and change nothing.", kind="flag"),
+            Option("--yes", "Answer the question of --fix.", kind="flag"),
+            Option(
+                "--format",
+                "How the report is written.",
+                metavar="FORMAT",
+                choices=("text", "json", "github", "sarif", "junit"),
+                default="text",
+            ),
+            Option("--output", "Write the report to a file.", metavar="FILE"),
+            Option("--quiet", "Findings only, without remarks and summary.", kind="flag"),
+        ),
+        (
+            "moectl validate run.yaml",
+            "moectl validate run.yaml --strict --format json",
+            "moectl validate --xla-flags=--xla_gpu_enable_latency_hiding_scheduler=true",
+        ),
+        "Exit code 1 when something is found that fails: an error, or with --strict a warning. "
+        "A comment `# moectl: ignore[CODE]` in a file takes findings of its line away. "
+        "Nothing in a checked file is run.",
+    ),
+    Command(
+        "explain",
+        "Explain a finding's code, a MaxText key, an XLA flag or a variable.",
+        "moectl.cli.explain:run",
+        (
+            Argument(
+                "names",
+                "A code or family, MaxText key, run-file path, XLA flag or variable; without "
+                "one, the families of codes.",
+                many=True,
+                required=False,
+            ),
+        ),
+        (_FORMAT,),
+        (
+            "moectl explain",
+            "moectl explain ici_fsdp_parallelism",
+            "moectl explain NCCL_IB_SL --format json",
+        ),
+        takes_flags=True,
+    ),
+    Command(
+        "schema",
+        "Print the JSON Schema of run files, cluster profiles or presets.",
+        "moectl.cli.schema:run",
+        (
+            Argument(
+                "kind",
+                "run, cluster or preset; without one, run.",
+                many=True,
+                required=False,
+            ),
+        ),
+        (Option("--output", "Write to a file.", metavar="FILE"),),
+        ("moectl schema", "moectl schema preset --output preset.schema.json"),
+        detail="For editors (yaml-language-server) and other checkers; JSON Schema 2020-12.",
+    ),
+    Command(
+        "probe",
+        "Print the program that catalogues an image, for `validate --probe`.",
+        "moectl.cli.probe:run",
+        options=(
+            Option(
+                "--python",
+                "Run it with this interpreter and print its JSON instead.",
+                metavar="PATH",
+            ),
+            Option("--output", "Write to a file.", metavar="FILE"),
+        ),
+        examples=("moectl probe --output probe.py",),
+        detail="One standard-library file; in the image: `docker run --rm IMAGE python3 - < "
+        "probe.py > image.json`, or with srun --container-image. It needs no GPU and tells no "
+        "secrets.",
+    ),
+    Command(
         "presets list",
         "List the presets.",
         "moectl.cli.catalogues:presets_list",

@@ -26,9 +26,12 @@ def application(run: Callable[[Command, dict[str, Any]], int]) -> typer.Typer:
                 groups[group] = _group(f"Commands on {group}.")
                 app.add_typer(groups[group], name=group)
             parent = groups[group]
-        parent.command(name, help=_help(command), short_help=command.summary)(
-            _function(command, run)
-        )
+        parent.command(
+            name,
+            help=_help(command),
+            short_help=command.summary,
+            context_settings={"ignore_unknown_options": command.takes_flags},
+        )(_function(command, run))
     return app
 
 
@@ -62,8 +65,12 @@ def _function(
 def _parameters(command: Command) -> Iterable[inspect.Parameter]:
     keyword = inspect.Parameter.KEYWORD_ONLY
     for argument in command.arguments:
-        annotation: Any = Annotated[str, typer.Argument(help=argument.help)]
-        yield inspect.Parameter(argument.name, keyword, annotation=annotation)
+        annotation: Any = Annotated[
+            list[str] if argument.many else str,
+            typer.Argument(help=argument.help, show_default=False),
+        ]
+        default: Any = inspect.Parameter.empty if argument.required else []
+        yield inspect.Parameter(argument.name, keyword, annotation=annotation, default=default)
     for option in command.options:
         yield inspect.Parameter(
             option.name, keyword, annotation=_annotation(option), default=option.empty

@@ -23,6 +23,9 @@ COLUMNS = (
 
 # Python refuses to read a text of thousands of digits as a number.
 _LONGEST_NUMBER = 100
+_ANY_NUMBER = "-9223372036854775808..9223372036854775807"
+# Likeness from which a name is taken for a slip: about one letter in ten.
+_SLIP = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,23 @@ class Variable:
             return str(int(value)) if self.kind in {"int", "cint"} else str(value).lower()
         return str(value)
 
+    @property
+    def stops(self) -> bool:
+        """Whether its reader dies of a text it does not take, instead of ignoring it."""
+        return self.otherwise.startswith(("is a ValueError", "is an error"))
+
+    @property
+    def share(self) -> bool:
+        """Whether it is a share of a whole: more than 0 and at most 1."""
+        return self.kind == "float" and self.legal == "(0..1]"
+
+    def read_as(self, text: str) -> int | None:
+        """Return what C makes of a text that is no plain number; None when it is one."""
+        if self.kind != "cint":
+            return None
+        value, used = _strtoll(text)
+        return None if used and used == len(text) else value
+
     def fault(self, text: str, jaxlib: str = "") -> str | None:
         """Return what is wrong with a text as one clause that begins with a verb, or None.
 
@@ -120,9 +140,24 @@ class EnvironmentCatalogue:
         """Return whether a name is known by itself, not only by its family."""
         return name in self.variables
 
+    def exists(self, name: str) -> bool:
+        """Return whether some program reads a variable of this name."""
+        return name in self.variables or _other(name) is not None
+
+    def misspelt(self, name: str) -> str | None:
+        """Return the name that one which does not exist was probably meant to be, or None.
+
+        Only names of programs whose names are all known are judged, and only a name that is
+        one or two letters off; one that merely adds to a known name is somebody's own.
+        """
+        prefix = name.partition("_")[0] + "_"
+        if prefix not in _prefixes() or self.exists(name):
+            return None
+        return _near(name, prefix)
+
     def variable(self, name: str) -> Variable | None:
         """Return a variable, or the family its name belongs to, or None."""
-        found = self.variables.get(name)
+        found = self.variables.get(name) or _other(name)
         return found or next((f for f in self.families if _belongs(name, f.name)), None)
 
     def nearest(self, name: str) -> list[str]:
@@ -168,6 +203,48 @@ def load() -> EnvironmentCatalogue:
     found = [_variable(line) for line in lines[2:]]
     families = sorted((v for v in found if v.family), key=lambda v: (-len(v.name), v.name))
     return EnvironmentCatalogue({v.name: v for v in found if not v.family}, tuple(families))
+
+
+@cache
+def _others() -> tuple[Mapping[str, tuple[str, str, str]], tuple[str, ...]]:
+    """Return the names of environment_names.tsv: name -> owner, type, source; and families."""
+    lines = fact("environment_names.tsv").read_text("utf-8").splitlines()
+    found: dict[str, tuple[str, str, str]] = {}
+    for line in lines[2:]:
+        owner, kind, source, names = line.split("\t")
+        for name in names.split(" "):
+            found.setdefault(name, (owner, kind, source))
+    return found, tuple(name for name in found if name.endswith("*"))
+
+
+def _other(name: str) -> Variable | None:
+    """Return a variable of which only name and type are known, or None."""
+    found, families = _others()
+    row = found.get(name) or next((found[f] for f in families if name.startswith(f[:-1])), None)
+    if row is None:
+        return None
+    owner, kind, source = row
+    legal = _ANY_NUMBER if kind == "cint" else ""
+    return Variable(name, owner, kind, legal, "", "", "active", "", False, source=source)
+
+
+@cache
+def _prefixes() -> frozenset[str]:
+    """Return the prefixes of programs whose names are known, e.g. "NCCL_"."""
+    return frozenset(name.partition("_")[0] + "_" for name in _others()[0])
+
+
+@cache
+def _near(name: str, prefix: str) -> str | None:
+    import difflib  # noqa: PLC0415 - only an unknown name pays for it
+
+    known = [other for other in (*load().variables, *_others()[0]) if other.startswith(prefix)]
+    close = difflib.get_close_matches(name[:100], known, n=1, cutoff=_SLIP)
+    if not close or close[0].endswith("*"):
+        return None
+    rest = name.removeprefix(close[0])
+    own = rest != name and (rest[:1] == "_" or rest.isdigit())
+    return None if own else close[0]
 
 
 def _variable(line: str) -> Variable:

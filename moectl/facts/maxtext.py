@@ -18,7 +18,7 @@ from moectl.facts.maxtext_key import Key
 from moectl.facts.maxtext_values import accepts, prepare
 from moectl.resources import Folder, fact
 
-__all__ = ["Catalogue", "Key", "MeshAxis", "load", "read", "releases"]
+__all__ = ["Catalogue", "Key", "MeshAxis", "adopt", "load", "read", "releases"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +178,26 @@ def releases() -> list[str]:
 
 
 def load(release: str) -> Catalogue:
-    """Return the shipped catalogue of a release; read once a process.
+    """Return the shipped catalogue of a release, or an adopted one; read once a process.
 
     Raises:
-        UnknownNameError: no catalogue of this release is shipped.
+        UnknownNameError: no catalogue of this release is shipped or adopted.
     """
+    if (adopted := _adopted.get(release)) is not None:
+        return adopted
     if release not in _releases():
         raise UnknownNameError("MaxText release", release, _releases())
     return _load(release)
+
+
+def adopt(catalogue: Catalogue, name: str) -> str:
+    """Keep a catalogue that was read from an image; return the release name `load` finds it by."""
+    release = f"{catalogue.release} of {name}"
+    _adopted[release] = catalogue
+    return release
+
+
+_adopted: dict[str, Catalogue] = {}
 
 
 def read(folder: Folder) -> Catalogue:

@@ -155,17 +155,30 @@ def closest(release: str) -> str:
 
 @lru_cache(maxsize=16)
 def load(release: str) -> XlaCatalogue:
-    """Return the catalogue of one release.
+    """Return the catalogue of one release, or one that was adopted.
 
     Raises:
         UnknownNameError: that release is not catalogued.
     """
+    if (adopted := _adopted.get(release)) is not None:
+        return adopted
     if release not in releases():
         legal = releases()
         why = f"catalogued are {', '.join(legal)}"
         raise UnknownNameError("XLA catalogue", release, legal, why=why)
     path = fact("xla", f"{release}.tsv")
     return parse_catalogue(path.read_text("utf-8"), f"data/xla/{release}.tsv")
+
+
+def adopt(catalogue: XlaCatalogue, name: str) -> str:
+    """Keep a catalogue that was read from an image; return the release name `load` finds it by."""
+    release = f"{catalogue.release} of {name}"
+    _adopted[release] = catalogue
+    load.cache_clear()
+    return release
+
+
+_adopted: dict[str, XlaCatalogue] = {}
 
 
 def read(path: Path) -> XlaCatalogue:

@@ -16,6 +16,8 @@ from moectl.xla_text import FlagValue, value_text
 UNKNOWN_DEFAULT = "-"
 
 _TRUE, _FALSE = ("true", "1"), ("false", "0")
+# What the parsers of numbers and of edited lists skip at both ends (absl's ASCII blanks).
+_BLANKS = " \t\r\n\f\v"
 _RANGES = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}
 
 
@@ -125,7 +127,7 @@ class XlaFlag:
         if self.parser_type in _RANGES:
             return str(int(text))
         if self.list_of == "kinds":
-            return ",".join(self._item(item) for item in text.split(",") if item)
+            return ",".join(self._item(item) for item in _split(text))
         return (self.kind(text) or text) if self.accepts else text
 
     def edited(self, before: Iterable[object], text: str) -> str:
@@ -133,8 +135,10 @@ class XlaFlag:
         held = [str(item) for item in before if item]
         for item in text.split(","):
             kind = self.kind(item.strip()[1:]) or item.strip()[1:]
-            held = [other for other in held if (self.kind(other) or other) != kind]
-            if item.strip()[:1] == "+":
+            there = any((self.kind(other) or other) == kind for other in held)
+            if item.strip()[:1] == "-":
+                held = [other for other in held if (self.kind(other) or other) != kind]
+            elif not there:
                 held.append(kind)
         return ",".join(held)
 
@@ -155,10 +159,15 @@ class XlaFlag:
         return sign + (self.kind(item.removeprefix(sign)) or item)
 
     def _kinds_fault(self, text: str, release: str) -> str | None:
-        items = [item for item in text.split(",") if item]
+        items = text.split(",")
+        if self.edits:
+            items = [item.strip(_BLANKS) for item in items]
         signed = [item for item in items if self.edits and item[:1] in {"+", "-"}]
         if signed and len(signed) != len(items):
             return "takes + or - in front of every kind or of none"
+        if not self.takes_empty and not all(items):
+            return "takes no empty item: leave out the comma at its side"
+        items = [item for item in items if item]
         bad = [item for item in items if self.kind(item[1:] if signed else item) is None]
         if not bad:
             return None
@@ -172,6 +181,11 @@ class XlaFlag:
         import re  # noqa: PLC0415 - few flags have a shape
 
         return None if re.fullmatch(shape.pattern, text, re.ASCII) else f"takes {shape.legal}"
+
+
+def _split(text: str) -> list[str]:
+    """Return the items of a list of kinds as the parser sees them."""
+    return [item for part in text.split(",") if (item := part.strip(_BLANKS))]
 
 
 def _items(value: FlagValue, name: str) -> list[str]:
@@ -189,6 +203,7 @@ def _bool_fault(flag: XlaFlag, text: str) -> str | None:  # noqa: ARG001 - one s
 def _int_fault(flag: XlaFlag, text: str) -> str | None:
     low, high = _RANGES[flag.parser_type]
     low, high = int(flag.rules.get("min", low)), int(flag.rules.get("max", high))
+    text = text.strip(_BLANKS)
     digits = text[1:] if text[:1] in {"+", "-"} else text
     # Python refuses to read a text of thousands of digits as a number.
     short = digits.isascii() and digits.isdigit() and len(digits) < 100
@@ -198,6 +213,7 @@ def _int_fault(flag: XlaFlag, text: str) -> str | None:
 
 
 def _float_fault(flag: XlaFlag, text: str) -> str | None:  # noqa: ARG001 - one signature for all
+    text = text.strip(_BLANKS)
     try:
         float.fromhex(text) if "x" in text.lower() else float(text)
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Rules on the mesh, the batch and the process layout."""
+"""Rules on the image, the NVLink domain and the memory of a job."""
 
 from __future__ import annotations
 
@@ -9,64 +9,17 @@ from moectl.findings import Finding
 from moectl.job import Job
 from moectl.resolve.weights import DTYPE_BYTES, weight_bytes
 from moectl.rules.places import at as _at
+from moectl.rules.requirements import RULES
 
-CODES = ("MESH101", "MESH102", "MESH103", "MESH105", "TE113", "TE114", "TE115", "TE117", "MEM102")
-_SHARDING_ONLY = frozenset({"fsdp", "expert"})
+CODES = (*(rule.code for rule in RULES.all), "MESH103", "TE117", "MEM102")
 
 
 def check(job: Job) -> Iterator[Finding]:
-    """Yield the findings about mesh, batch and image."""
+    """Yield the findings about image, domain and memory."""
     if job.effective.get("te_moe_block"):
-        yield from _block_mesh(job)
-        yield from _block_batch(job)
         yield from _block_image(job)
-    yield from _slices(job)
-    yield from _experts(job)
-    yield from _batch_axes(job)
     yield from _domain(job)
     yield from _state(job)
-
-
-def _block_mesh(job: Job) -> Iterator[Finding]:
-    for axis, degree in job.mesh.degrees.items():
-        if axis not in _SHARDING_ONLY and degree.total > 1:
-            yield Finding(
-                "TE113",
-                "error",
-                f"parallelism.{'ici' if degree.ici > 1 else 'dcn'}.{axis}",
-                f"the MoEBlock shards tokens over FSDP and expert axes only, but {axis} is "
-                f"{degree.total} (MaxText 0.2.5 layers/moe.py:4514).",
-                f"--set parallelism.ici.{axis}=1 --set parallelism.dcn.{axis}=1",
-                *_at(job, f"parallelism.ici.{axis}"),
-            )
-    expert = job.mesh.degrees["expert"]
-    if expert.dcn > 1:
-        yield Finding(
-            "TE114",
-            "error",
-            "parallelism.dcn.expert",
-            f"the MoEBlock's expert groups are consecutive ranks, so they cannot cross slices, "
-            f"but dcn expert is {expert.dcn} (MaxText 0.2.5 layers/moe.py:4514).",
-            "--set parallelism.dcn.expert=1",
-            *_at(job, "parallelism.dcn.expert"),
-        )
-
-
-def _block_batch(job: Job) -> Iterator[Finding]:
-    shards = job.mesh.total("fsdp") * job.mesh.total("expert")
-    micro = job.batch.micro_batch
-    if job.batch.global_batch % job.batch.accumulation or micro % shards or micro <= 0:
-        yield Finding(
-            "TE115",
-            "error",
-            "batch.per_device",
-            f"the MoEBlock wants a micro-batch divisible by FSDP x EP = "
-            f"{job.mesh.total('fsdp')} x {job.mesh.total('expert')} = {shards}, but it is "
-            f"{job.batch.global_batch} / {job.batch.accumulation} = {micro} "
-            "(MaxText 0.2.5 utils/max_utils.py:1317).",
-            "batch.per_device must be a whole number",
-            *_at(job, "batch.per_device"),
-        )
 
 
 def _block_image(job: Job) -> Iterator[Finding]:
@@ -80,55 +33,6 @@ def _block_image(job: Job) -> Iterator[Finding]:
             f"{first_with('te_moe_block')}.",
             f"--image ghcr.io/nvidia/jax:maxtext-{first_with('te_moe_block')}",
             *_at(job, "container.image"),
-        )
-
-
-def _slices(job: Job) -> Iterator[Finding]:
-    said = job.effective.get("num_slices")
-    if isinstance(said, int) and said not in {-1, job.mesh.slices}:
-        yield Finding(
-            "MESH105",
-            "error",
-            "parallelism.num_slices",
-            f"num_slices is {said}, but the mesh has {job.mesh.slices} slices of "
-            f"{job.mesh.gpus_per_slice} GPUs (MaxText 0.2.5 utils/max_utils.py:480).",
-            "leave parallelism.num_slices out",
-            *_at(job, "parallelism.num_slices"),
-        )
-
-
-def _experts(job: Job) -> Iterator[Finding]:
-    experts, degree = job.effective.get("num_experts"), job.mesh.total("expert")
-    if isinstance(experts, int) and experts > 1 and experts % degree:
-        legal = [d for d in range(1, experts + 1) if experts % d == 0 and d <= job.gpus]
-        yield Finding(
-            "MESH101",
-            "error",
-            "parallelism.ici.expert",
-            f"{experts} experts are not divisible by EP {degree} (ici "
-            f"{job.mesh.degrees['expert'].ici} x dcn {job.mesh.degrees['expert'].dcn}); the "
-            "config check passes it, and the run dies when weights are cut (MaxText 0.2.5 "
-            "layers/moe.py:4480).",
-            f"EP may be {', '.join(map(str, legal))}",
-            *_at(job, "parallelism.ici.expert"),
-        )
-
-
-def _batch_axes(job: Job) -> Iterator[Finding]:
-    """The batch axes (data, FSDP, expert) must divide the loaded batch."""
-    axes = ("data", "fsdp", "fsdp_transpose", "expert")
-    shards = 1
-    for axis in axes:
-        shards *= job.mesh.total(axis)
-    if job.batch.micro_batch % shards and not job.effective.get("te_moe_block"):
-        yield Finding(
-            "MESH102",
-            "error",
-            "batch.per_device",
-            f"a micro-batch of {job.batch.micro_batch} sequences cannot be cut over data x FSDP "
-            f"x expert = {shards} shards; the run dies at its first step.",
-            f"--global-batch {max(shards, job.batch.micro_batch // shards * shards)}",
-            *_at(job, "batch.per_device"),
         )
 
 

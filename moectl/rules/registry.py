@@ -14,13 +14,14 @@ from moectl.findings import Finding
 from moectl.rules.rule import Rule
 from moectl.workload import Workload
 
-MODULES = (
+# Rules about MaxText's keys; a workload that does not start MaxText has none.
+MAXTEXT = ("maxtext_keys", "requirements")
+OTHERS = (
+    "reading",
     "yaml_traps",
-    "maxtext_keys",
-    "requirements",
     "processes",
-    "rendezvous",
     "slurm",
+    "rendezvous",
     "containers",
     "storage",
     "xla_text",
@@ -30,7 +31,6 @@ MODULES = (
     "kubernetes",
     "memory",
     "versions",
-    "reading",
 )
 
 
@@ -38,13 +38,17 @@ MODULES = (
 def all_rules() -> Mapping[str, Rule]:
     """Return every rule by its code, in the order of the modules."""
     found: dict[str, Rule] = {}
-    for name in MODULES:
-        module = import_module(f"moectl.rules.{name}")
-        for rule in module.RULES.all:
-            if rule.code in found:
-                raise ValueError(f"two rules have the code {rule.code}")
-            found[rule.code] = rule
+    for rule in (*_rules_of(MAXTEXT), *_rules_of(OTHERS)):
+        if rule.code in found:
+            raise ValueError(f"two rules have the code {rule.code}")
+        found[rule.code] = rule
     return found
+
+
+@cache
+def _rules_of(modules: tuple[str, ...]) -> tuple[Rule, ...]:
+    found = (import_module(f"moectl.rules.{name}").RULES.all for name in modules)
+    return tuple(rule for declared in found for rule in declared)
 
 
 def families() -> dict[str, tuple[str, ...]]:
@@ -57,4 +61,7 @@ def families() -> dict[str, tuple[str, ...]]:
 
 def judged(workload: Workload) -> list[Finding]:
     """Return what all rules find in a workload, in the order of the rules."""
-    return [finding for rule in all_rules().values() for finding in rule.findings(workload)]
+    chosen = _rules_of(OTHERS)
+    if workload.is_maxtext:
+        chosen = (*_rules_of(MAXTEXT), *chosen)
+    return [finding for rule in chosen for finding in rule.findings(workload)]

@@ -1,134 +1,184 @@
-"""Applies the rules of `facts/data/requirements.yaml`: when these keys, then those keys."""
+"""Every rule between MaxText's keys; most are rows of a table: when these keys, then those keys.
+
+The table is `facts/data/requirements.yaml`. What is read at run time is `requirements.json`,
+which `moectl.rules.requirements_build` makes of it; a test holds the two together.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from moectl.errors import shown
-from moectl.facts.yaml_facts import read
-from moectl.findings import Finding, Severity
+from moectl.findings import Finding
 from moectl.job import Job, Origin
-from moectl.spec.table import table
+from moectl.resources import fact
+from moectl.rules import (
+    maxtext_attention,
+    maxtext_block,
+    maxtext_checks,
+    maxtext_later,
+    maxtext_mesh,
+    maxtext_pipeline,
+    maxtext_topology,
+)
+from moectl.rules.maxtext_condition import Look, holds, legal, operand, subject
+from moectl.rules.maxtext_words import RUN_FILE, field, typed, write
+from moectl.rules.rule import Fault, rules
+from moectl.workload import UNKNOWN, Workload
 
+__all__ = ["RULES", "check", "holds", "rows"]
+
+COMPILED = "requirements.json"
+FLAGS = "XLA_FLAGS"
 _STAGES = {
     "config": "MaxText refuses it",
     "later": "MaxText's config check passes it, and the run dies after start-up",
     "silent": "it runs, and computes something else",
     "advice": "it runs",
 }
+RULES = rules()
+# The rules that are arithmetic, and so stand in no table.
+_ARITHMETIC = (
+    maxtext_mesh,
+    maxtext_topology,
+    maxtext_pipeline,
+    maxtext_attention,
+    maxtext_block,
+    maxtext_checks,
+    maxtext_later,
+)
 
 
-def holds(value: Any, condition: Any) -> bool:
-    """Whether a value meets a condition of the rule table.
-
-    Args:
-        value: an effective MaxText value.
-        condition: a scalar (equality), a list (membership), or a mapping of comparisons that
-            must all hold: le, lt, ge, gt, not, in, starts, outside (an open interval).
-    """
-    if isinstance(condition, list):
-        return value in condition
-    if not isinstance(condition, Mapping):
-        return bool(value == condition)
-    return all(_compare(value, name, bound) for name, bound in condition.items())
+def rows() -> list[dict[str, Any]]:
+    """Return the rows of the table."""
+    document = json.loads(fact(COMPILED).read_text("utf-8"))
+    found: list[dict[str, Any]] = document["rules"]
+    return found
 
 
-def _compare(value: Any, name: str, bound: Any) -> bool:
-    match name:
-        case "not":
-            return bool(value != bound)
-        case "in":
-            return value in bound
-        case "starts":
-            return isinstance(value, str) and value.startswith(tuple(bound))
-        case _:
-            pass
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    match name:
-        case "le":
-            return bool(value <= bound)
-        case "lt":
-            return bool(value < bound)
-        case "ge":
-            return bool(value >= bound)
-        case "gt":
-            return bool(value > bound)
-        case "outside":
-            return not bound[0] < value < bound[1]
-        case _:
-            raise ValueError(f"unknown comparison {name}")
+def _faults(row: Mapping[str, Any], w: Workload) -> Iterator[Fault]:
+    """Yield a fault for every requirement of a row that a workload does not meet."""
+    if not w.is_maxtext or ("kinds" in row and w.kind not in row["kinds"]):
+        return
+    look = partial(_look, w)
+    for key, want in row["when"].items():
+        if holds(subject(key, look), want, look) is not True:
+            return
+    for key, want in row.get("need", {}).items():
+        if holds(subject(key, look), want, look) is False and not _by_variable(row, w):
+            yield _fault(row, w, key, want, look)
+    if "need_any" in row:
+        yield from _none_of(row, w, look)
+
+
+def _look(w: Workload, key: str) -> Any:
+    """Return what counts for a key; UNKNOWN also for one that the release does not have."""
+    derived = w.derived.get(key, w)
+    if derived is not w:
+        return derived
+    if key == FLAGS:
+        return w.flags.text.strip() if w.flags is not None and w.flags.known else UNKNOWN
+    return w.effective.get(key, UNKNOWN)
+
+
+def _by_variable(row: Mapping[str, Any], w: Workload) -> bool:
+    """Whether a variable, or what may be one, does what the key would."""
+    return row.get("or_variable", "") in w.environment
+
+
+def _none_of(row: Mapping[str, Any], w: Workload, look: Look) -> Iterator[Fault]:
+    answers = []
+    for alternative in row["need_any"]:
+        met = [holds(subject(key, look), want, look) for key, want in alternative.items()]
+        answers.append(False if False in met else UNKNOWN if UNKNOWN in met else True)
+    if all(answer is False for answer in answers):
+        key, want = next(iter(row["need_any"][0].items()))
+        yield _fault(row, w, key, want, look)
+
+
+def _fault(row: Mapping[str, Any], w: Workload, key: str, want: Any, look: Look) -> Fault:
+    names = _names(key, want)
+    name = field(w, names[0]) if w.kind == RUN_FILE else key
+    value = subject(key, look)
+    stated = f"{key} is {_said(value)}"
+    if not _plain(want):
+        stated += f", and must be {legal(want, look)}"
+    message = f"{row['title']}: {stated}. {_sentence(row)}"
+    return Fault(name, message, _origin(row, w, names), _hint(row, w, key, want, look))
+
+
+def _names(key: str, want: Any) -> list[str]:
+    """Return the keys that a requirement speaks of, the subject's first."""
+    names = key.split("*")
+    for bound in want.values() if isinstance(want, Mapping) else ():
+        if isinstance(bound, Mapping):
+            (_, inner), *_ = bound.items()
+            names += [
+                n for n in (inner if isinstance(inner, list) else [inner]) if isinstance(n, str)
+            ]
+    return names
+
+
+def _plain(want: Any) -> bool:
+    return not isinstance(want, Mapping | list)
+
+
+def _said(value: Any) -> str:
+    return "not set" if value in (None, "", []) else str(typed(value))
+
+
+def _origin(row: Mapping[str, Any], w: Workload, names: list[str]) -> Origin:
+    """Return where the fault is mended best: the key itself, else what brings it up."""
+    others = [name for key in row["when"] for name in key.split("*")]
+    for name in (*names, *others):
+        if (said := w.said(name)) is not None:
+            return said.origin
+    model = w.effective.get("model_name")
+    if w.kind == RUN_FILE:
+        return Origin(f"MaxText {w.maxtext}, model {model}")
+    return w.where(*names, *others, "model_name")
+
+
+def _hint(row: Mapping[str, Any], w: Workload, key: str, want: Any, look: Look) -> str:
+    suggested = row.get("suggest", {key: want})
+    name, value = next(iter(suggested.items()))
+    if isinstance(value, Mapping) and set(value) == {"eq"}:
+        value = operand(value["eq"], look)
+    if isinstance(value, Mapping | list) or "*" in name or value is UNKNOWN:
+        return f"{key} must be {legal(want, look)}"
+    return write(w, **{name: value})
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    reason = row["reason"]
+    return f"{reason[0].upper()}{reason[1:]}; {_STAGES[row['stage']]} ({row['source']})."
+
+
+def _declare() -> None:
+    for row in rows():
+        name, value = next(iter(row.get("suggest", row.get("need") or {"": ""}).items()))
+        plain = isinstance(value, str | int | float | bool)
+        RULES.rule(
+            row["code"],
+            row["title"],
+            reason=row["reason"],
+            remedy=f"e.g. {name}: {typed(value)}" if name and plain else "follow the message",
+            source=row["source"],
+            severity=row.get("severity", "error"),
+            stage=row["stage"],
+        )(partial(_faults, row))
+
+
+_declare()
+RULES.all.extend(rule for module in _ARITHMETIC for rule in module.RULES.all)
 
 
 def check(job: Job) -> Iterator[Finding]:
     """Yield a finding for every requirement the job does not meet."""
-    for rule in read("requirements.yaml")["rules"]:
-        if not all(holds(_value(job, key), want) for key, want in rule["when"].items()):
-            continue
-        for key, want in rule["need"].items():
-            if not holds(_value(job, key), want):
-                yield _finding(job, rule, key, want)
+    from moectl.resolve.of_job import workload_of  # noqa: PLC0415
 
-
-def _value(job: Job, key: str) -> Any:
-    """Return the effective value; a key MaxText leaves to its code counts as None."""
-    return job.effective.get(key)
-
-
-def _finding(job: Job, rule: Mapping[str, Any], key: str, want: Any) -> Finding:
-    severity: Severity = rule.get("severity", "error")
-    field = table().owners.get(key, key)
-    origin = _origin(job, key)
-    suggested = rule.get("suggest", {key: want})
-    name, value = next(iter(suggested.items()))
-    hint = (
-        f"--set {table().owners.get(name, name)}={_typed(value)}"
-        if (not isinstance(value, Mapping | list))
-        else f"{key} must be {_legal(want)}"
-    )
-    return Finding(
-        code=rule["code"],
-        severity=severity,
-        field=field,
-        message=f"{rule['title']}: {key} is {shown(_value(job, key))}. {_sentence(rule)}",
-        hint=hint,
-        file=origin.file or origin.layer,
-        line=origin.line,
-        column=origin.column,
-    )
-
-
-def _sentence(rule: Mapping[str, Any]) -> str:
-    reason = rule["reason"]
-    return f"{reason[0].upper()}{reason[1:]}; {_STAGES[rule['stage']]} ({rule['source']})."
-
-
-def _legal(want: Any) -> str:
-    if isinstance(want, list):
-        return " or ".join(map(str, want))
-    words = {
-        "le": "at most",
-        "lt": "below",
-        "ge": "at least",
-        "gt": "above",
-        "not": "anything but",
-        "in": "one of",
-        "starts": "a name that starts with",
-        "outside": "outside",
-    }
-    return " and ".join(f"{words[name]} {shown(bound)}" for name, bound in want.items())
-
-
-def _origin(job: Job, key: str) -> Origin:
-    for values in (job.arguments, job.config):
-        if key in values:
-            return values[key].origin
-    model = job.effective.get("model_name")
-    return Origin(f"MaxText {job.container.image.maxtext}, model {model}")
-
-
-def _typed(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
+    workload = workload_of(job)
+    for rule in RULES.all:
+        yield from rule.findings(workload)

@@ -6,7 +6,7 @@ keys, and knows no dates. Nothing here constructs Python objects from tags.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
@@ -16,9 +16,10 @@ from moectl.errors import SourceError, shown
 Node: TypeAlias = Any  # yaml.nodes.Node, whose stubs lack `id`
 
 MAX_BYTES = 4 * 1024 * 1024
-MAX_NODES = 200_000
+MAX_NODES = 60_000
 MAX_DEPTH = 64
 _DIGITS = "[0-9]+(?:_[0-9]+)*"
+TAB = "not YAML: a tab stands where YAML wants spaces"
 _PLAIN_TAGS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 
@@ -61,7 +62,7 @@ def read_mapping(text: str, path: str) -> Document:
         return Document({}, {})
     if node.id != "mapping":
         raise SourceError(path, node.start_mark.line + 1, "a mapping of keys is wanted here")
-    reader = _Reader(path)
+    reader = Reader(path)
     data = reader.construct(node, ())
     assert isinstance(data, dict)  # noqa: S101 - the node is a mapping
     return Document(data, reader.places)
@@ -77,10 +78,25 @@ def read_scalar(text: str, what: str) -> Any:
     if not text:
         return ""
     node = _compose(text, what)
-    return None if node is None else _Reader(what).construct(node, ())
+    return None if node is None else Reader(what).construct(node, ())
 
 
 def _compose(text: str, path: str) -> Node | None:
+    return _guarded(text, path, _composer)
+
+
+def nodes(text: str, path: str) -> Iterator[Node]:
+    """Yield the node of every document that is not empty; they are composed one by one."""
+    loader = _guarded(text, path, _loader_class())
+    try:
+        while _guarded(text, path, lambda _: loader.check_node()):
+            yield _guarded(text, path, lambda _: loader.get_node())
+    finally:
+        loader.dispose()
+
+
+def _guarded(text: str, path: str, compose: Callable[[str], Any]) -> Any:
+    """Call PyYAML; whatever it raises becomes a sentence."""
     from yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415
 
     if len(text) > MAX_BYTES:
@@ -90,13 +106,13 @@ def _compose(text: str, path: str) -> Node | None:
     except UnicodeEncodeError:
         raise SourceError(path, None, "it is not UTF-8 text") from None
     try:
-        return _composer(text)
+        return compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problem = " ".join(str(error.problem or error.context).split())
+        sentence = f"not YAML: {' '.join(str(error.problem or error.context).split())}"
         if mark and _stands_tab(text, mark.line, mark.column):
-            problem = "a tab stands where YAML wants spaces"
-        raise SourceError(path, mark.line + 1 if mark else None, f"not YAML: {problem}") from None
+            sentence = TAB
+        raise SourceError(path, mark.line + 1 if mark else None, sentence) from None
     except YAMLError as error:
         reason = getattr(error, "reason", "") or "it has characters YAML does not allow"
         raise SourceError(path, None, f"not YAML: {reason}") from None
@@ -152,7 +168,7 @@ def _loader_class() -> Any:
     return type("Loader", (base,), {"yaml_implicit_resolvers": resolvers})
 
 
-class _Reader:
+class Reader:
     """Builds plain data from nodes, keeping places; aliases are shared, never repeated."""
 
     def __init__(self, path: str) -> None:
@@ -162,6 +178,7 @@ class _Reader:
         self.count = 0
 
     def construct(self, node: Node, at: tuple[str | int, ...]) -> Any:
+        """Return the plain data of a node that stands at the path `at`."""
         self.count += 1
         if self.count > MAX_NODES:
             raise self.fault(node, "its aliases unfold to too many values")
@@ -175,16 +192,15 @@ class _Reader:
         if node.tag not in _PLAIN_TAGS:
             raise self.fault(node, f"the tag {shown(node.tag)} is not read")
         self.open.add(id(node))
-        if node.id == "sequence":
-            value: Any = [
-                self.construct(item, (*at, index)) for index, item in enumerate(node.value)
-            ]
-        else:
-            value = dict(self.pairs(node, at))
-        self.open.discard(id(node))
-        return value
+        try:
+            if node.id == "sequence":
+                return [self.construct(item, (*at, index)) for index, item in enumerate(node.value)]
+            return dict(self.pairs(node, at))
+        finally:
+            self.open.discard(id(node))
 
     def pairs(self, node: Node, at: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
+        """Yield the keys and values of a mapping, its merge keys unfolded."""
         seen: dict[str, int] = {}
         own: list[tuple[str, Node]] = []
         for key_node, value_node in node.value:
@@ -197,12 +213,16 @@ class _Reader:
             key = key_node.value
             if key in seen:
                 sentence = f"the key {shown(key)} stands twice (first in line {seen[key]})"
-                raise SourceError(self.path, line, sentence)
+                self.twice(key_node, sentence)
             seen[key] = line
             self.places[(*at, key)] = Place(line, key_node.start_mark.column + 1)
             own.append((key, value_node))
         for key, value_node in own:  # they win over what was merged
             yield key, self.construct(value_node, (*at, key))
+
+    def twice(self, node: Node, sentence: str) -> None:
+        """Refuse a key that stands twice."""
+        raise SourceError(self.path, node.start_mark.line + 1, sentence)
 
     def merged(self, node: Node, at: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
         """Yield what `<<: *alias` brings in; of several mappings the first wins."""
@@ -214,6 +234,7 @@ class _Reader:
             self.open.discard(id(source))
 
     def scalar(self, node: Node) -> Any:
+        """Return the value of a scalar by its tag."""
         from yaml.constructor import ConstructorError, SafeConstructor  # noqa: PLC0415
 
         kind = node.tag.rpartition(":")[2]
@@ -237,4 +258,5 @@ class _Reader:
         raise self.fault(node, f"the tag {shown(node.tag)} is not read")
 
     def fault(self, node: Node, sentence: str) -> SourceError:
+        """Return the error of a node."""
         return SourceError(self.path, node.start_mark.line + 1, sentence)

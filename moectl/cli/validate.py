@@ -1,0 +1,244 @@
+"""moectl validate."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from moectl.errors import UnknownNameError, UsageError, ValueUsageError
+from moectl.given import Given
+from moectl.reports import Look, failed, rendered
+
+if TYPE_CHECKING:
+    from moectl.actions.validate import Report
+    from moectl.fixes import Fixes
+
+_COUNTS = {"gpus": "GPUs, e.g. 128", "gpus_per_node": "GPUs a node, e.g. 8"}
+_TEXTS = {
+    "hardware": "the name of a platform",
+    "image": "the reference of an image",
+    "maxtext": "a MaxText release",
+    "jaxlib": "a jaxlib release",
+    "probe": "the path of a file",
+    "output": "the path of a file",
+}
+_STANDARD_INPUT = "-"
+
+
+def run(
+    paths: Sequence[str],
+    strict: bool,
+    fix: bool,
+    diff: bool,
+    yes: bool,
+    format: str,  # noqa: A002 - the option's name
+    output: str | None,
+    quiet: bool,
+    **values: Any,
+) -> int:
+    """Check, and say what was found; with --fix make what is safe."""
+    from moectl.actions.validate import validate  # noqa: PLC0415
+
+    given = _given(paths, {**values, "output": output})
+    _refuse_contradictions(fix=fix, diff=diff, yes=yes, form=format, output=output)
+    when = _now() if format == "junit" else ""
+    report = validate(list(paths), given)
+    if diff:
+        fixes = _fixes(report)
+        sys.stdout.write(_for_stream(fixes.diff(), sys.stdout))
+        _say_left(fixes)
+        return int(failed(report, strict=strict))
+    if fix:
+        report = _fixed(report, paths, given, form=format, yes=yes)
+    to_terminal = output is None and _colourful(sys.stdout)
+    look = Look(
+        colour=to_terminal,
+        quiet=quiet,
+        strict=strict,
+        root=os.getcwd() if format == "sarif" else "",  # noqa: PTH109 - pathlib is slower to load
+        when=when,
+    )
+    text = rendered(report, format, look, _rules(report) if format == "sarif" else None)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        from moectl.fixes import write_file  # noqa: PLC0415
+
+        write_file(output, text.encode("utf-8"))
+        if not quiet:
+            from moectl.reports.text import summary  # noqa: PLC0415
+
+            sys.stderr.write(f"{summary(report)}\n")
+    return int(failed(report, strict=strict))
+
+
+def _given(paths: Sequence[str], values: dict[str, Any]) -> Given:
+    """Return what was said beside the files.
+
+    Raises:
+        UsageError: nothing to check, or a value that cannot be meant.
+    """
+    if not paths and values["xla_flags"] is None:
+        raise UsageError("validate wants a path, - for standard input, or --xla-flags")
+    if "" in paths:
+        raise ValueUsageError("a path", "", "the path of a file or folder")
+    if list(paths).count(_STANDARD_INPUT) > 1:
+        raise UsageError("standard input (-) can be read once only")
+    for name, legal in _TEXTS.items():
+        if values[name] == "":
+            raise ValueUsageError(f"--{name}", "", legal)
+    select, ignore = (
+        _codes(values[name], f"--{name}") if values[name] else () for name in ("select", "ignore")
+    )
+    flags = values["xla_flags"]
+    return Given(
+        gpus=_count("gpus", values),
+        gpus_per_node=_count("gpus_per_node", values),
+        hardware=values["hardware"],
+        image=values["image"],
+        maxtext=values["maxtext"],
+        jaxlib=values["jaxlib"],
+        probe=values["probe"],
+        xla_flags=() if flags is None else (flags,),
+        select=select,
+        ignore=ignore,
+    )
+
+
+def _refuse_contradictions(
+    *, fix: bool, diff: bool, yes: bool, form: str, output: str | None
+) -> None:
+    if diff and (form != "text" or output is not None):
+        raise UsageError("--diff prints a diff; leave --format and --output out")
+    if diff and yes:
+        raise UsageError("--diff changes nothing; leave --yes out, or write --fix --yes")
+    if yes and not fix:
+        raise UsageError("--yes answers the question of --fix; add --fix")
+
+
+def _count(name: str, values: dict[str, Any]) -> int | None:
+    text = values[name]
+    if text is None:
+        return None
+    flag = f"--{name.replace('_', '-')}"
+    if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) > 0):
+        raise ValueUsageError(flag, text, f"a whole number of {_COUNTS[name]}")
+    return int(text)
+
+
+def _codes(texts: Sequence[str], flag: str) -> tuple[str, ...]:
+    """Return the codes and families of comma-separated lists.
+
+    Raises:
+        UnknownNameError: one that no rule has; the nearest are named.
+    """
+    from moectl.suppress import known_codes, unknown  # noqa: PLC0415
+
+    known = known_codes()
+    said = [code.strip() for text in texts for code in text.split(",")]
+    for code in said:
+        if unknown(code, known) is not None:
+            families = dict.fromkeys(one.rstrip("0123456789") for one in known)
+            raise UnknownNameError("code or family", code, [*known, *families], where=flag)
+    return tuple(code.upper() for code in said)
+
+
+def _rules(report: Report) -> dict[str, Any]:
+    from moectl.rules.registry import all_rules  # noqa: PLC0415
+    from moectl.suppress import RULES  # noqa: PLC0415
+
+    if not report.findings:
+        return {}
+    return {**all_rules(), **{rule.code: rule for rule in RULES.all}}
+
+
+def _fixes(report: Report) -> Fixes:
+    from moectl.fixes import planned  # noqa: PLC0415
+
+    names = {one.name for one in report.checked if not one.name.startswith("-")}
+    return planned(report.findings, names)
+
+
+def _fixed(report: Report, paths: Sequence[str], given: Given, *, form: str, yes: bool) -> Report:
+    """Show what would change, ask, write it, and return what is found afterwards.
+
+    Without --yes, and without a terminal to ask at, nothing is written.
+    """
+    from moectl.fixes import write  # noqa: PLC0415
+
+    fixes = _fixes(report)
+    # Standard output is the report's when a program reads it.
+    stream = sys.stdout if form == "text" else sys.stderr
+    stream.write(_for_stream(fixes.diff(), stream))
+    stream.flush()
+    if not fixes.files:
+        sys.stderr.write("nothing that can be fixed safely\n")
+    elif yes or _agreed(fixes):
+        write(fixes)
+        sys.stderr.write(f"fixed {fixes.made} in {_files(fixes)}\n")
+        report = _after(report, fixes, paths, given)
+    else:
+        sys.stderr.write("nothing was changed; --fix --yes changes it without a question\n")
+    _say_left(fixes)
+    return report
+
+
+def _after(report: Report, fixes: Fixes, paths: Sequence[str], given: Given) -> Report:
+    """Return what is found after a write.
+
+    Standard input cannot be read again, so with it among the paths what was fixed is left out.
+    """
+    if _STANDARD_INPUT not in paths:
+        from moectl.actions.validate import validate  # noqa: PLC0415
+
+        return validate(list(paths), given)
+    from dataclasses import replace  # noqa: PLC0415
+
+    made = {finding for change in fixes.files for finding in change.made}
+    left = tuple(finding for finding in report.findings if finding not in made)
+    return replace(report, findings=left)
+
+
+def _agreed(fixes: Fixes) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write(f"write {fixes.made} in {_files(fixes)}? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _say_left(fixes: Fixes) -> None:
+    if fixes.left:
+        sys.stderr.write(
+            f"{len(fixes.left)} could not be fixed in this pass (in another one's place, or in "
+            "a file that was not named); run it again\n"
+        )
+
+
+def _files(fixes: Fixes) -> str:
+    return f"{len(fixes.files)} file{'' if len(fixes.files) == 1 else 's'}"
+
+
+def _for_stream(text: str, stream: Any) -> str:
+    """Return a diff as it is, or with escapes where a terminal would act on it."""
+    if not stream.isatty():
+        return text
+    from moectl.reports.escape import printable  # noqa: PLC0415
+
+    return "".join(f"{printable(line.replace(chr(9), '    '))}\n" for line in text.split("\n")[:-1])
+
+
+def _colourful(stream: Any) -> bool:
+    return bool(
+        stream.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM", "") not in {"", "dumb"}
+    )
+
+
+def _now() -> str:
+    import time  # noqa: PLC0415
+
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())

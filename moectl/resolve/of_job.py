@@ -1,0 +1,55 @@
+"""Makes the workload of a job, so that one set of rules judges a render and a foreign file."""
+
+from __future__ import annotations
+
+from moectl.facts import maxtext
+from moectl.facts.xla import load as flags_of
+from moectl.job import Job, Origin, Value
+from moectl.resolve.derived import derived
+from moectl.resolve.effective import effective
+from moectl.workload import Layout, Text, Workload
+
+
+def workload_of(job: Job) -> Workload:
+    """Return what a job starts, as rules read it."""
+    image = job.container.image
+    catalogue = maxtext.load(image.maxtext)
+    values = effective(job.config, job.arguments, catalogue)
+    here = Origin("run file")
+    flags = flags_of(job.container.image.jaxlib)
+    text = Text(())
+    for name, said in job.xla_flags.items():
+        lead = " " if text.pieces else ""
+        text += Text.of(lead + flags.emit({name: said.value}), said.origin)
+    return Workload(
+        kind="run file",
+        origin=here,
+        maxtext=image.maxtext,
+        jaxlib=image.jaxlib,
+        image=image,
+        container=True,
+        is_maxtext=True,
+        config=job.config,
+        arguments=job.arguments,
+        effective=values,
+        derived=derived(values, job.gpus, job.mesh.slices),
+        environment={
+            name: Text.of(_text(said.value), said.origin) for name, said in job.environment.items()
+        },
+        flags=text,
+        layout=Layout(
+            nodes=Value(job.nodes, here),
+            processes=Value(job.nodes * job.processes_per_node, here),
+            processes_per_node=Value(job.processes_per_node, here),
+            gpus=Value(job.gpus, here),
+            gpus_per_node=Value(job.processes_per_node, here),
+            gpus_per_process=Value(1, here),
+        ),
+        devices=job.gpus,
+        slices=job.mesh.slices,
+        hardware=job.hardware,
+    )
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

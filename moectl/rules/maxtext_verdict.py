@@ -1,0 +1,136 @@
+"""What MaxText's own checks would say of a configuration: refused, and why, or accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from posixpath import normpath
+from typing import Any
+
+from moectl.errors import SourceError, shown
+from moectl.facts import maxtext
+from moectl.facts.yaml_facts import read
+from moectl.findings import Finding
+from moectl.job import Origin, Value
+from moectl.resolve.derived import derived
+from moectl.resolve.effective import BASE_CONFIG, effective
+from moectl.rules.rule import Rule, Rules
+from moectl.settings.yaml_source import read_mapping, read_scalar
+from moectl.workload import Text, Workload
+
+MODULES = ("maxtext_keys", "requirements")
+REFUSES = frozenset({"reads", "config"})
+FLAGS = "XLA_FLAGS"
+_FILE = "config.yml"
+
+
+def all_rules() -> list[Rule]:
+    """Return every rule about MaxText's keys."""
+    found: list[Rule] = []
+    for name in MODULES:
+        module: Any = import_module(f"moectl.rules.{name}")
+        declared: Rules = module.RULES
+        found += declared.all
+    return found
+
+
+def workload(
+    text: str,
+    words: Sequence[str] = (),
+    devices: int | None = None,
+    slices: int | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    release: str = "0.2.5",
+) -> Workload:
+    """Return the workload of a MaxText file and command line.
+
+    Raises:
+        SourceError: MaxText cannot read them.
+    """
+    document = read_mapping(text, _FILE)
+    config = {}
+    for key, value in document.data.items():
+        place = document.place(key)
+        origin = Origin(
+            _FILE, _FILE, place.line if place else None, place.column if place else None
+        )
+        config[key] = Value(value, origin)
+    said = arguments(words)
+    here = Origin("environment")
+    variables = {name: Text.of(value, here) for name, value in (environment or {}).items()}
+    catalogue = maxtext.load(release)
+    values = effective(config, said, catalogue)
+    return Workload(
+        kind="MaxText config",
+        origin=Origin(_FILE, _FILE, 1, 1),
+        maxtext=release,
+        jaxlib="",
+        is_maxtext=True,
+        config=config,
+        arguments=said,
+        effective=values,
+        derived=derived(values, devices, slices),
+        environment=variables,
+        flags=variables.get(FLAGS),
+        devices=devices,
+        slices=slices,
+    )
+
+
+def arguments(words: Sequence[str]) -> dict[str, Value]:
+    """Read key=value words as MaxText's command line does; the last of a name counts.
+
+    Raises:
+        SourceError: a value is no YAML.
+    """
+    found: dict[str, Value] = {}
+    for word in words:
+        key, equals, raw = word.partition("=")
+        value = read_scalar(raw, word) if equals and raw else None
+        found[key] = Value(value, Origin(f"argument {word}"))
+    return found
+
+
+def refused(
+    text: str,
+    arguments: Sequence[str] = (),
+    devices: int | None = None,
+    slices: int | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+) -> list[Finding]:
+    """Return why MaxText 0.2.5 would refuse a configuration; empty if it would accept it.
+
+    Args:
+        text: the YAML as it stands in the file.
+        arguments: key=value words of the command line.
+        devices: devices of the job.
+        slices: slices that the hardware makes of them; None: as the DCN degrees want it.
+        environment: variables of the job.
+    """
+    try:
+        found = workload(text, arguments, devices, slices, environment=environment)
+    except SourceError as error:
+        origin = Origin(_FILE, error.path, error.line)
+        return [Finding("FILE102", "error", "", error.sentence, file=_FILE, line=origin.line)]
+    if sentence := _no_base(found):
+        return [Finding("YAML111", "error", BASE_CONFIG, sentence, file=_FILE)]
+    return [
+        finding
+        for rule in all_rules()
+        if rule.stage in REFUSES
+        for finding in rule.findings(found)
+        if finding.severity == "error"
+    ]
+
+
+def _no_base(w: Workload) -> str:
+    """Say why MaxText finds no file that the configuration builds on; empty if it does."""
+    said = w.config.get(BASE_CONFIG)
+    if said is None:
+        return ""
+    name = said.value
+    if isinstance(name, str) and normpath(name) in read("maxtext_configs.yaml")["configs"]:
+        return ""
+    return f"base_config is {shown(name)}, which is no file of MaxText's"

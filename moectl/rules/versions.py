@@ -1,0 +1,237 @@
+"""Rules on the image: what it holds, and what is known of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from moectl.facts import images
+from moectl.facts.yaml_facts import read
+from moectl.job import Origin
+from moectl.rules.rule import Fault, rules
+from moectl.workload import Option, Workload
+
+RULES = rules()
+
+FIELD = "image"
+# Switches that need something of the image, by what `images.yaml` calls it.
+NEEDS = {"te_moe_block": "te_moe_block"}
+_MONTH = r"(\d\d)\.(0[1-9]|1[0-2])(?![0-9.])"
+_DATE = r"(?<!\d)20\d\d-?(0[1-9]|1[0-2])-?([0-2]\d|3[01])(?!\d)"
+_JOB = "run file"  # TE117 judges the job it becomes
+_OPTIONS = ("--container-image", "--image")
+_SCHEMES = ("docker://", "dockerd://", "podman://")
+
+
+@RULES.rule(
+    "VER101",
+    "the image has not what a switch needs",
+    reason="the job is queued, the image imported, and MaxText or Transformer Engine refuses",
+    remedy="use an image that has it, or turn the switch off",
+    source="NVIDIA technical blog on dropless MoE training in JAX with Transformer Engine; "
+    "JAX-Toolbox docs/frameworks/maxtext/deepseek-v3-moe: first image with the MoEBlock",
+)
+def _lacks(w: Workload) -> Iterator[Fault]:
+    reference = _named(w)
+    if reference is None or not w.is_maxtext or _probed(w) or w.kind == _JOB:
+        return
+    for key, what in NEEDS.items():
+        first = images.first_with(what)
+        switched = w.value(key) is True or _said_true(w, key)
+        if not switched or first is None or provides(reference, what) is not False:
+            continue
+        day = date_of(reference)
+        yield Fault(
+            FIELD,
+            f"{key} needs an image of {first} or later, and {reference} is of {day}",
+            origin_of(w, key),
+            f"use ghcr.io/nvidia/jax:maxtext-{first} or a later one, or {key}=false",
+        )
+
+
+@RULES.rule(
+    "VER102",
+    "the image lies between two releases",
+    reason="its MaxText and jaxlib are commits between releases and may hold the keys and flags "
+    "of either",
+    remedy="run `moectl probe` in the image and pass its output with --probe",
+    source="release dates on the Python package index (facts/data/images.yaml)",
+    severity="note",
+    stage="advice",
+)
+def _between(w: Workload) -> Iterator[Fault]:
+    from moectl.facts import versions  # noqa: PLC0415
+
+    if w.image is None or w.image.date is None or _named(w) is None or w.image.probed:
+        return
+    chosen = versions.releases_for(w.image)
+    if chosen.between:
+        notes = [note for note in chosen.notes if " between " in note]
+        yield Fault(
+            FIELD,
+            f"{'; '.join(notes)}; only what both sides refuse is an error",
+            origin_of(w),
+        )
+
+
+@RULES.rule(
+    "VER103",
+    "the image is outside the catalogued releases",
+    reason="keys and flags may have come or gone in releases that moectl does not know",
+    remedy="run `moectl probe` in the image and pass its output with --probe",
+    source="release dates on the Python package index (facts/data/images.yaml)",
+    severity="note",
+    stage="advice",
+)
+def _outside(w: Workload) -> Iterator[Fault]:
+    from moectl.facts import versions  # noqa: PLC0415
+
+    if w.image is None or w.image.date is None or _named(w) is None or w.image.probed:
+        return
+    notes = [n for n in versions.releases_for(w.image).notes if " than every catalogued " in n]
+    if notes:
+        yield Fault(FIELD, "; ".join(notes), origin_of(w))
+
+
+@RULES.rule(
+    "VER104",
+    "nothing is known of the image",
+    reason="its MaxText and jaxlib may have other keys and flags than the releases used",
+    remedy="run `moectl probe` in the image and pass its output with --probe",
+    source="facts/data/images.yaml",
+    severity="note",
+    stage="advice",
+)
+def _unknown(w: Workload) -> Iterator[Fault]:
+    reference = _named(w)
+    if reference is None or w.image is None or w.image.probed:
+        return
+    if images.provides(reference, "") is None and _month(reference) is None:
+        yield Fault(
+            FIELD,
+            f"nothing is known of {reference}; it is judged as MaxText {w.maxtext} and "
+            f"jaxlib {w.jaxlib}",
+            origin_of(w),
+        )
+
+
+@RULES.rule(
+    "VER105",
+    "the tag of the image moves",
+    reason="two runs of one file, or two nodes of one run, may get different images",
+    remedy="name a dated tag, or pin the image with @sha256:...",
+    source="Docker reference: a missing tag is latest; JAX-Toolbox publishes moving and dated tags",
+    severity="warning",
+    stage="silent",
+)
+def _moving(w: Workload) -> Iterator[Fault]:
+    reference = _named(w)
+    if reference is None or w.image is None or w.image.digest or reference.endswith(".sqsh"):
+        return
+    if reference.startswith(("/", "./")) or "@" in reference or "$" in reference:
+        return
+    tag = tag_of(reference)
+    if tag is None:
+        yield Fault(FIELD, f"{reference} has no tag, which means latest: it moves", origin_of(w))
+    elif tag in read("images.yaml")["moving_tags"]:
+        yield Fault(FIELD, f"the tag {tag} of {reference} moves", origin_of(w))
+
+
+def provides(reference: str, what: str) -> bool | None:
+    """Whether an image provides a capability; None where its date does not tell.
+
+    Besides what `images.provides` knows, an image from a month before the first that has it
+    has it not.
+    """
+    known = images.provides(reference, what)
+    month = _month(reference)
+    first = images.first_with(what)
+    if known is None and month is not None and first is not None and month < first[:7]:
+        return False
+    return known
+
+
+def date_of(reference: str) -> str:
+    """Return the date or month an image's tag names; empty when it names none."""
+    import re  # noqa: PLC0415 - compiling costs, and only a fault asks
+
+    found = re.search(_DATE, tag_of(reference) or "", re.ASCII)
+    return found.group() if found else _month(reference) or ""
+
+
+def tag_of(reference: str) -> str | None:
+    """Return the tag of an image reference, or None; a port is no tag."""
+    name = reference.partition("@")[0].rpartition("/")[2].rpartition("#")[2]
+    return name.partition(":")[2] or None
+
+
+def origin_of(w: Workload, *keys: str) -> Origin:
+    """Return where the image is said, else where one of the keys is, else where all begins."""
+    for option in _options(w):
+        if option.name in _OPTIONS:
+            return option.origin
+    said = w.config.get("container.image")
+    if said is not None:
+        return said.origin
+    if w.manifest is not None and (path := _image_path(w.manifest.data, w)) is not None:
+        return w.manifest.at(*path)
+    return w.where(*keys)
+
+
+def _named(w: Workload) -> str | None:
+    """Return the image a file or the person named; None when nobody did."""
+    if w.image is None:
+        return None
+    if w.image.reference == images.default_image() and origin_of(w) is w.origin:
+        return None
+    return w.image.reference
+
+
+def _options(w: Workload) -> Iterator[Option]:
+    if w.step is not None:
+        yield from w.step.options
+    if w.batch is not None:
+        yield from w.batch.directives
+
+
+def _image_path(data: Any, w: Workload, depth: int = 0) -> tuple[str | int, ...] | None:
+    """Return the path of the image in a Kubernetes document."""
+    if w.image is None or depth > 16:
+        return None
+    items = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, value in items if isinstance(data, dict | list) else ():
+        if key == "image" and isinstance(value, str):
+            if value.partition("@")[0] == w.image.reference:
+                return (key,)
+        elif isinstance(value, dict | list):
+            inner = _image_path(value, w, depth + 1)
+            if inner is not None:
+                return (key, *inner)
+    return None
+
+
+def _probed(w: Workload) -> bool:
+    """Whether the keys are those of the image itself, which judge the switch then."""
+    return w.image is not None and w.image.probed
+
+
+def _said_true(w: Workload, key: str) -> bool:
+    """Whether a key that the judging release does not have yet is said to be true."""
+    said = w.said(key)
+    return said is not None and str(said.value).lower() == "true"
+
+
+def _month(reference: str) -> str | None:
+    """Return YYYY-MM for an image whose tags name months."""
+    name = reference.partition("@")[0]
+    for scheme in _SCHEMES:
+        name = name.removeprefix(scheme)
+    repository = name.replace("#", "/", 1).rpartition(":")[0]
+    if repository not in read("images.yaml")["monthly"]:
+        return None
+    import re  # noqa: PLC0415 - few images need it
+
+    found = re.match(_MONTH, tag_of(reference) or "", re.ASCII)
+    if found is None:
+        return None
+    return f"20{found.group(1)}-{found.group(2)}"

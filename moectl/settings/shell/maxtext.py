@@ -1,0 +1,62 @@
+"""Finds the MaxText command lines in a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from moectl.facts.launchers import load as launchers
+from moectl.job import Origin
+from moectl.settings.shell.wrappers import program_of, python_words, unwrapped
+from moectl.workload import Step, Text
+
+
+@dataclass(frozen=True, slots=True)
+class MaxTextStart:
+    """One start of MaxText.
+
+    Attributes:
+        module: e.g. "maxtext.trainers.pre_train.train", also where its file is started.
+        words: its arguments: the config's path, then key=value words.
+        origin: where the module or file is named.
+        environment: the variables of its process.
+        steps: the step it stands in, outermost first (e.g. srun, then python3 inside it).
+    """
+
+    module: str
+    words: tuple[Text, ...]
+    origin: Origin
+    environment: Mapping[str, Text]
+    steps: tuple[Step, ...]
+
+    @property
+    def step(self) -> Step:
+        """Return the outermost step: what a batch script itself starts."""
+        return self.steps[0]
+
+    @property
+    def conditional(self) -> bool:
+        """Whether it stands in a branch that may not be taken."""
+        return any(step.conditional for step in self.steps)
+
+
+def maxtext_commands(step: Step, outer: tuple[Step, ...] = ()) -> Iterator[MaxTextStart]:
+    """Yield the MaxText starts of a step and of what stands inside it, in order."""
+    steps = (*outer, step)
+    launcher = launchers().program(step.program)
+    words, environment = step.words, step.environment
+    if launcher is not None and launcher.role == "container" and not step.inside and words:
+        subcommand = launcher.subcommands.get(words[0].text)
+        words = words[1 + subcommand.operands :] if subcommand is not None else ()
+    if launcher is None or launcher.role != "python":
+        words, environment = unwrapped(words, environment)
+        started = program_of(words) if words else None
+        words = words[1:] if started is not None and started.role == "python" else ()
+    if words and (found := python_words(words)):
+        kind, name, arguments = found
+        table = launchers()
+        module = table.maxtext(module=name.text) if kind == "-m" else table.maxtext(path=name.text)
+        if module is not None:
+            yield MaxTextStart(module, arguments, name.origin, environment, steps)
+    for inside in step.inside:
+        yield from maxtext_commands(inside, steps)

@@ -1,0 +1,88 @@
+"""Text that knows where each of its characters stands."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from moectl.job import Origin
+from moectl.workload import MARK, Piece, Text
+
+
+class Source:
+    """A script to read: a file, or a text put together by another script.
+
+    Attributes:
+        text: its characters, with MARK for what is not known.
+    """
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._pieces = [piece for piece in pieces if piece.text]
+        self.text = "".join(piece.text for piece in self._pieces)
+        lengths = (len(piece.text) for piece in self._pieces)
+        self._starts = list(accumulate(lengths, initial=0))
+
+    @classmethod
+    def of_file(cls, text: str, path: str) -> Source:
+        """Return a file's text; NUL, which no shell can pass on, becomes U+FFFD."""
+        lines = text.replace(MARK, "\ufffd").replace("\r\n", "\n").split("\n")
+        last = len(lines)
+        return cls(
+            [
+                Piece(line if number == last else f"{line}\n", Origin(path, path, number, 1))
+                for number, line in enumerate(lines, 1)
+            ]
+        )
+
+    def origin(self, offset: int) -> Origin:
+        """Return where the character at `offset` stands; past the end, where the last does."""
+        if not self._pieces:
+            return Origin("nowhere")
+        index = min(bisect_right(self._starts, offset), len(self._pieces)) - 1
+        piece = self._pieces[index]
+        return _moved(piece, min(offset, len(self.text)) - self._starts[index]).origin
+
+    def pieces(self, start: int, end: int) -> tuple[Piece, ...]:
+        """Return the characters from `start` to `end`, every piece in one line."""
+        found: list[Piece] = []
+        index = bisect_right(self._starts, start) - 1
+        while start < end and index < len(self._pieces):
+            first = self._starts[index]
+            stop = min(end, self._starts[index + 1])
+            found.append(_cut(self._pieces[index], start - first, stop - first))
+            start, index = stop, index + 1
+        return tuple(found)
+
+
+def cut(pieces: Iterable[Piece], start: int, end: int) -> tuple[Piece, ...]:
+    """Return the characters of some pieces from `start` to `end`."""
+    found: list[Piece] = []
+    first = 0
+    for piece in pieces:
+        stop = first + len(piece.text)
+        if first < end and start < stop:
+            found.append(_cut(piece, max(0, start - first), min(end, stop) - first))
+        first = stop
+        if first >= end:
+            break
+    return tuple(found)
+
+
+def unknown(origin: Origin, raw: str = "") -> Text:
+    """Return a text nothing is known of."""
+    return Text((Piece(MARK, origin, raw),))
+
+
+def _cut(piece: Piece, start: int, end: int) -> Piece:
+    if start == 0 and end == len(piece.text):
+        return piece
+    return Piece(piece.text[start:end], _moved(piece, start).origin, piece.raw)
+
+
+def _moved(piece: Piece, columns: int) -> Piece:
+    if not columns or piece.raw or piece.origin.column is None:
+        return piece
+    place = piece.origin
+    moved = Origin(place.layer, place.file, place.line, piece.origin.column + columns)
+    return Piece(piece.text, moved, piece.raw)

@@ -1,0 +1,187 @@
+"""Makes parts of the MaxText commands of a script, with the config that each names."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from moectl.facts.maxtext import Catalogue
+from moectl.findings import Finding
+from moectl.job import Value
+from moectl.settings.sources.command_line import LAYER, read_arguments
+from moectl.settings.sources.maxtext_variables import read_variables
+from moectl.settings.sources.maxtext_yaml import (
+    BASE,
+    BASE_KEY,
+    default_config,
+    own_configs,
+    read_config,
+)
+from moectl.settings.sources.source import MAX_PARTS, Open, Part, split_flags
+from moectl.workload import MARK, UNKNOWN, Batch, Layout, Step, Text
+
+if TYPE_CHECKING:
+    from moectl.settings.shell import MaxTextStart
+
+_LAUNCHERS: Final = frozenset({"srun", "mpirun", "mpiexec", "torchrun", "prun"})
+_IMAGE: Final = "--container-image"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a MaxText command says, its config read.
+
+    Attributes:
+        config: what its YAML says.
+        arguments: what its words and M_* variables say.
+        findings: what is wrong with either.
+        unread: configs and words that are not known.
+        told: sentences about how it was read.
+    """
+
+    config: Mapping[str, Value]
+    arguments: Mapping[str, Value]
+    findings: tuple[Finding, ...]
+    unread: tuple[str, ...]
+    told: tuple[str, ...]
+
+
+def started(steps: Iterable[Step]) -> list[MaxTextStart]:
+    """Return the MaxText commands of steps in order, those inside others included."""
+    from moectl.settings.shell import maxtext_commands  # noqa: PLC0415
+
+    found = (start for step in steps for start in maxtext_commands(step))
+    return list(islice(found, MAX_PARTS))
+
+
+def read_command(
+    start: MaxTextStart,
+    environment: Mapping[str, Text],
+    name: str,
+    open_file: Open,
+    catalogue: Catalogue,
+) -> Told:
+    """Return what a MaxText command says.
+
+    Args:
+        start: the command.
+        environment: the variables of its process.
+        name: the file it stands in; its config is looked for beside it.
+        open_file: gives the text of a file beside it.
+        catalogue: keys of the MaxText release.
+    """
+    arguments = read_arguments(start.words, catalogue)
+    config, findings, unread, told = _config(arguments.config, start, name, open_file, catalogue)
+    values = dict(arguments.values)
+    variables, wrong = read_variables(environment, config, values, catalogue)
+    if arguments.open:
+        unread.append("words of the command that are not known")
+    return Told(
+        config,
+        {**variables, **values},
+        (*findings, *arguments.findings, *wrong),
+        tuple(unread),
+        tuple(told),
+    )
+
+
+def _config(
+    word: Text | None, start: MaxTextStart, name: str, open_file: Open, catalogue: Catalogue
+) -> tuple[dict[str, Value], list[Finding], list[str], list[str]]:
+    if word is None:
+        return _default(start)
+    path, origin = word.text, word.origin
+    if not word.known:
+        shown_path = path.replace(MARK, "…")
+        told = [f"the config {shown_path} is not known; only the command's words are judged"]
+        return {BASE_KEY: Value(UNKNOWN, origin)}, [], [shown_path], told
+    text = open_file(path)
+    folder = posixpath.dirname(name)
+    if text is not None:
+        found = read_config(text, posixpath.join(folder, path), open_file, catalogue, folder=folder)
+        return dict(found.values), list(found.findings), list(found.unread), list(found.told)
+    if posixpath.basename(path) == BASE:
+        return {BASE_KEY: Value(BASE, origin)}, [], [], []
+    inside = path.rpartition("configs/")[2]
+    whose = "MaxText's own" if inside in own_configs() else "not beside the file"
+    told = [f"the config {path} is {whose}; what it says is not known here"]
+    return {BASE_KEY: Value(UNKNOWN, origin)}, [], [path], told
+
+
+def _default(
+    start: MaxTextStart,
+) -> tuple[dict[str, Value], list[Finding], list[str], list[str]]:
+    """Return the config that MaxText takes when a command names none."""
+    own = default_config(start.module)
+    value = Value(BASE if own == BASE else UNKNOWN, start.origin)
+    unread = [] if own == BASE else [own]
+    return {BASE_KEY: value}, [], unread, [f"no config is named, so MaxText takes its own {own}"]
+
+
+def parts_of_script(
+    batch: Batch, name: str, kind: str, open_file: Open, catalogue: Catalogue
+) -> tuple[list[Part], list[Finding], list[str]]:
+    """Return one part for every MaxText command of a script, or one for the whole script."""
+    findings: list[Finding] = []
+    told: list[str] = []
+    parts: list[Part] = []
+    for found in started(batch.steps):
+        said = read_command(found, found.environment, name, open_file, catalogue)
+        findings += said.findings
+        told += said.told
+        environment, flags = split_flags(found.environment)
+        step = _outer(found)
+        parts.append(
+            Part(
+                kind=kind,
+                origin=found.origin,
+                config=said.config,
+                arguments=said.arguments,
+                is_maxtext=True,
+                environment=environment,
+                flags=flags,
+                batch=batch,
+                step=step,
+                image=_image(batch, step),
+                layout=_layout(batch, step),
+                unread=said.unread,
+            )
+        )
+    return parts or [_whole(batch, name, kind)], findings, told
+
+
+def _outer(start: MaxTextStart) -> Step:
+    """Return the launcher it stands in, else the step itself."""
+    return next((step for step in start.steps if step.program in _LAUNCHERS), start.step)
+
+
+def _whole(batch: Batch, name: str, kind: str) -> Part:
+    from moectl.job import Origin  # noqa: PLC0415
+
+    launched = next((step for step in batch.steps if step.program in _LAUNCHERS), None)
+    environment, flags = split_flags((launched or batch).environment)
+    return Part(
+        kind=kind,
+        origin=launched.origin if launched else Origin(LAYER, name, 1, 1),
+        environment=environment,
+        flags=flags,
+        batch=batch,
+        step=launched,
+        image=_image(batch, launched),
+        layout=_layout(batch, launched),
+    )
+
+
+def _image(batch: Batch, step: Step | None) -> Text | None:
+    option = step.option(_IMAGE) if step is not None else None
+    option = option or batch.directive(_IMAGE)
+    return None if option is None else option.value
+
+
+def _layout(batch: Batch, step: Step | None) -> Layout:
+    from moectl.settings.layout import script_layout  # noqa: PLC0415
+
+    return script_layout(batch, step)

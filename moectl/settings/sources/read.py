@@ -1,0 +1,189 @@
+"""Reads a file of any kind, and hands on what it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from moectl.errors import SourceError, shown
+from moectl.findings import Finding
+from moectl.job import Origin, Value
+from moectl.settings.sources.detect import detect
+from moectl.settings.sources.source import Open, Part, Source, finding, split_flags
+from moectl.settings.yaml_source import MAX_BYTES
+
+LONGEST_LINE: Final = 1_000_000
+_BOM: Final = "\ufeff"
+_UNIX_ONLY: Final = frozenset({"script", "MaxText command", "variables"})
+
+
+def read_source(
+    name: str,
+    text: str,
+    open_file: Open,
+    kind: str = "",
+    *,
+    maxtext: str | None = None,
+) -> Source:
+    """Read a file that is not of moectl.
+
+    Args:
+        name: its name, for places; "-" for standard input.
+        text: its content.
+        open_file: gives the text of a file by its path from the folder of `name`, None when it
+            cannot be had.
+        kind: what it is, when that is known; see `detect`.
+        maxtext: release whose keys tell what a word is; the newest of the catalogue when None.
+
+    Returns:
+        The source. A run file, preset or cluster profile is only recognised; it has no parts.
+    """
+    text = text.removeprefix(_BOM)
+    broken = _broken(name, text)
+    if broken is not None:
+        return Source(name, kind or "unknown", (), (broken,))
+    kind = kind or detect(name, text)
+    findings: list[Finding] = []
+    if "\r" in text:
+        text = _unix(name, kind, text, findings)
+    reader = _READERS.get(kind)
+    if reader is None:
+        return Source(name, kind, (), tuple(findings))
+    try:
+        source = reader(_File(name, text, open_file, kind, maxtext))
+    except SourceError as error:
+        origin = Origin(kind, name, error.line, None)
+        stop = finding("SRC104", "error", kind, f"{error.sentence}.", "mend the line", origin)
+        return Source(name, kind, (), (*findings, stop))
+    return Source(name, kind, source.parts, (*findings, *source.findings), source.told)
+
+
+def _broken(name: str, text: str) -> Finding | None:
+    """Return why a text cannot be any of these files."""
+    sentence, at = "", 0
+    if len(text) > MAX_BYTES:
+        sentence = f"the file is larger than {MAX_BYTES >> 20} MiB."
+    elif "\0" in text:
+        sentence, at = "the file is binary: it holds a NUL character.", text.index("\0")
+    elif (longest := max(map(len, text.split("\n")))) > LONGEST_LINE:
+        sentence = f"the file has a line of {longest} characters, and no such file has."
+    if not sentence:
+        return None
+    origin = Origin("file", name, text.count("\n", 0, at) + 1 if at else 1, None)
+    return finding("SRC101", "error", "file", sentence, "give a text file", origin)
+
+
+def _unix(name: str, kind: str, text: str, findings: list[Finding]) -> str:
+    """Return the text with Unix line ends; a shell does not take the others."""
+    at = text.find("\r\n")
+    if kind in _UNIX_ONLY and at >= 0:
+        directives = "\n#SBATCH" in text or text.startswith("#SBATCH")
+        what = "sbatch refuses it" if directives else "a shell keeps the CR as part of the line"
+        findings.append(
+            finding(
+                "SRC102",
+                "error" if kind != "variables" else "warning",
+                "line ends",
+                f"the file has Windows line ends (CR LF), and {what}.",
+                f"dos2unix {name}" if name != "-" else "dos2unix FILE",
+                Origin(kind, name, 1, None),
+            )
+        )
+    return text.replace("\r\n", "\n").replace("\r", "\n" if kind not in _UNIX_ONLY else " ")
+
+
+class _File:
+    """What a reader gets."""
+
+    def __init__(
+        self, name: str, text: str, open_file: Open, kind: str, maxtext: str | None
+    ) -> None:
+        from moectl.facts.maxtext import load, releases  # noqa: PLC0415
+
+        self.name, self.text, self.open_file, self.kind = name, text, open_file, kind
+        self.catalogue = load(maxtext if maxtext in releases() else releases()[-1])
+
+    def source(self, *parts: Part, told: tuple[str, ...] = ()) -> Source:
+        return Source(self.name, self.kind, parts, (), told)
+
+    @property
+    def start(self) -> Origin:
+        return Origin(self.kind, self.name, 1, 1)
+
+
+def _config(file: _File) -> Source:
+    from moectl.settings.sources.maxtext_yaml import read_config  # noqa: PLC0415
+
+    found = read_config(file.text, file.name, file.open_file, file.catalogue)
+    part = Part(
+        kind=file.kind,
+        origin=file.start,
+        config=found.values,
+        is_maxtext=True,
+        unread=found.unread,
+    )
+    parts = (part,) if found.values else ()
+    return Source(file.name, file.kind, parts, found.findings, found.told)
+
+
+def _script(file: _File) -> Source:
+    from moectl.settings.shell import read  # noqa: PLC0415
+    from moectl.settings.sources.commands import parts_of_script  # noqa: PLC0415
+
+    reading = read(file.text, file.name)
+    parts, findings, told = parts_of_script(
+        reading.batch, file.name, file.kind, file.open_file, file.catalogue
+    )
+    if reading.unread is not None:
+        clause, origin = reading.unread.clause, reading.unread.origin
+        message = f"a shell {clause}."
+        findings.append(finding("SRC103", "error", "script", message, "mend the line", origin))
+    if not reading.complete:
+        told.append("the script is too large or too deep to be followed to its end")
+    return Source(file.name, file.kind, tuple(parts), tuple(findings), tuple(told))
+
+
+def _manifest(file: _File) -> Source:
+    from moectl.settings.sources.workloads import parts_of_manifests  # noqa: PLC0415
+
+    parts, findings, told = parts_of_manifests(file.text, file.name, file.open_file, file.catalogue)
+    return Source(file.name, file.kind, tuple(parts), tuple(findings), tuple(told))
+
+
+def _flags(file: _File) -> Source:
+    from moectl.settings.sources.flags_text import read_flags  # noqa: PLC0415
+
+    return file.source(Part(file.kind, file.start, flags=read_flags(file.text, file.name)))
+
+
+def _variables(file: _File) -> Source:
+    from moectl.settings.sources.variables import read_pairs  # noqa: PLC0415
+
+    environment, flags = split_flags(read_pairs(file.text, file.name))
+    return file.source(Part(file.kind, file.start, environment=environment, flags=flags))
+
+
+def _hosts(file: _File) -> Source:
+    from moectl.errors import UsageError  # noqa: PLC0415
+    from moectl.hostlist import expand  # noqa: PLC0415
+    from moectl.workload import Layout  # noqa: PLC0415
+
+    try:
+        hosts = expand(file.text.strip())
+    except UsageError as error:
+        raise SourceError(file.name, 1, str(error)) from None
+    layout = Layout(nodes=Value(len(hosts), file.start))
+    first = f", the first is {shown(hosts[0])}" if hosts else ""
+    told = f"a list of {len(hosts)} hosts{first}"
+    return file.source(Part(file.kind, file.start, layout=layout), told=(told,))
+
+
+_READERS: Final[dict[str, Callable[[_File], Source]]] = {
+    "MaxText config": _config,
+    "script": _script,
+    "MaxText command": _script,
+    "manifest": _manifest,
+    "flags": _flags,
+    "variables": _variables,
+    "host list": _hosts,
+}

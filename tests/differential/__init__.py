@@ -1,0 +1,1 @@
+"""Differential test: the same configurations judged by MaxText and by moectl."""

@@ -1,0 +1,295 @@
+"""MaxText's own verdict on single keys: names, values, and whether a value counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from moectl.findings import Finding
+from moectl.job import Origin, Value
+from moectl.rules.maxtext_names import announced
+from moectl.rules.maxtext_verdict import all_rules, refused, workload
+from moectl.workload import UNKNOWN, Text, Workload
+
+BASE = "base_config: base.yml\n"
+DEEPSEEK = f"{BASE}model_name: deepseek3-671b\n"
+
+
+def judged(made: Workload, code: str) -> list[Finding]:
+    rule = next(rule for rule in all_rules() if rule.code == code)
+    return list(rule.findings(made))
+
+
+def found(code: str, text: str, *words: str, **variables: str) -> list[Finding]:
+    return judged(workload(text, words, 8, 1, environment=variables), code)
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "hint"),
+    [
+        ("per_device_batchsize: 4", "per_device_batchsize", "per_device_batch_size"),
+        ("ici_expert_paralelism: 8", "ici_expert_paralelism", "ici_expert_parallelism"),
+        ("pgle: true", "pgle", "take it out"),
+        ("zero_one: false", "zero_one", "take it out"),
+        ("custom_remat_config: {mlpwi: device}", "custom_remat_config", "take it out"),
+        ("nodes: 4", "nodes", "take it out"),
+        ("expert_balance: true", "expert_balance", "take it out"),
+        ("hidden_size: 7168", "hidden_size", "base_emb_dim"),
+        ("pure_nnx: true", "pure_nnx", "--maxtext"),
+        ("training: {steps: 5}", "training", "top level"),
+        ("lora.lora_rank: 4", "lora.lora_rank", "nest it under lora"),
+        ("'a\\nb': 1", "a\\nb", "take it out"),
+    ],
+)
+def test_an_unknown_key_is_refused_at_its_line_with_what_stands_for_it(
+    line: str, key: str, hint: str
+) -> None:
+    faults = found("KEY101", f"{BASE}steps: 5\n{line}\n")
+    assert [(f.field, f.line, f.severity) for f in faults] == [(key, 3, "error")]
+    assert hint in faults[0].hint
+    assert "MaxText 0.2.5" in faults[0].message
+
+
+def test_all_unknown_keys_are_found_at_once_and_no_known_one() -> None:
+    text = f"{BASE}stepps: 5\nsteps: 5\nremat: full\nnodes: 3\n"
+    assert [f.line for f in found("KEY101", text)] == [2, 4, 5]
+
+
+def test_a_renamed_key_can_be_mended_safely() -> None:
+    faults = found("KEY101", f"{BASE}cosine_learning_rate_final_fraction: 0.1\n")
+    new = "learning_rate_final_fraction"
+    assert faults[0].fix == ("cosine_learning_rate_final_fraction", new)
+    assert "it became learning_rate_final_fraction" in faults[0].message
+    assert found("KEY101", f"{BASE}{new}: 0.1\n") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "feature"),
+    [
+        ("te_nvfp4_grouped_gemm", "NVFP4"),
+        ("te_gmm_quantization te_nvfp4", "NVFP4"),
+        ("moe_a2a_overlap", "all-to-all"),
+        ("te_ep_all_to_all_overlap", "all-to-all"),
+        ("te_fuse_quant_gemm", "fused"),
+    ],
+)
+def test_an_announced_feature_is_named_as_such(name: str, feature: str) -> None:
+    row = announced(name)
+    assert row is not None
+    assert feature in row["feature"]
+    if " " not in name:
+        faults = found("KEY101", f"{BASE}{name}: true\n")
+        assert "announced, and not in this release yet" in faults[0].message
+
+
+@pytest.mark.parametrize("name", ["steps", "overlap", "te_moe_block", "quantization"])
+def test_an_ordinary_name_is_no_announcement(name: str) -> None:
+    assert announced(name) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "legal"),
+    [
+        ("steps: abc", "a whole number"),
+        ("steps: 5.5", "a whole number"),
+        ("steps: -2", "at least -1"),
+        ("te_gmm_quantization: te_nvfp4", "announced"),
+        ("remat_policy: off", "quotes"),
+        ("profiler: no", "xplane"),
+        ("quantization: yes", "te_mxfp8"),
+        ("model_name: 5", "names"),
+        ("model_name: null", "names"),
+        ("num_experts: 0", "above 0"),
+        ("mesh_axes: fsdp", "a list"),
+        ("lora: {lora_rnk: 3}", "no key"),
+        ("steps: ???", "still to come"),
+    ],
+)
+def test_a_value_maxtext_does_not_take_is_refused_at_its_line(line: str, legal: str) -> None:
+    text = f"hardware: gpu\n{line}\n"
+    faults = found("KEY102", text)
+    assert [(f.line, f.severity) for f in faults] == [(2, "error")]
+    assert legal in faults[0].message + faults[0].hint
+    assert refused(text, (), 8, 1)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "steps: '6'", "steps: 15.0", "steps: true", "learning_rate: 3e-4", "scan_layers: yes",
+        "scan_layers: 'off'", "enable_checkpointing: 'false'", "quantization: none",
+        "te_gmm_quantization: null", "train_data_columns: text", "lora: {lora_rank: 4}",
+        "attention: flash3", "steps: ${learning_rate_schedule_steps}", "base_output_directory: 0",
+        "compress_ratios: [4, 0]", "image_size_for_vit: [1, 2]",
+    ],
+)  # fmt: skip
+def test_a_value_that_pydantic_takes_is_not_refused(line: str) -> None:
+    assert found("KEY102", f"{BASE}hardware: gpu\n{line}\n") == []
+
+
+def test_a_bad_value_that_does_not_count_is_not_refused() -> None:
+    assert found("KEY102", f"{BASE}steps: abc\n", "steps=5") == []
+    assert found("KEY102", f"{DEEPSEEK}num_experts: abc\n") == []
+    assert found("KEY102", f"{DEEPSEEK}tokenizer_type: bogus\n") == []
+    assert len(found("KEY102", f"{BASE}model_name: llama2-7b\ntokenizer_type: bogus\n")) == 1
+    assert found("KEY102", f"{BASE}steps: ???\n") == []
+
+
+def test_a_bad_value_behind_an_interpolation_is_refused() -> None:
+    assert len(found("KEY102", f"{BASE}run_name: ${{steps}}\nsteps: 5\n")) == 1
+    assert found("KEY102", f"{BASE}run_name: x-${{steps}}\n") == []
+
+
+def test_an_unknown_value_is_not_judged() -> None:
+    here = Origin("script", "run.sh", 3, 1)
+    made = workload(f"{BASE}steps: 5\n")
+    made = Workload(
+        kind="MaxText command", origin=here, maxtext="0.2.5", jaxlib="", is_maxtext=True,
+        config=made.config, arguments={"steps": Value(UNKNOWN, here)},
+    )  # fmt: skip
+    assert judged(made, "KEY102") == []
+    assert judged(made, "KEY105") == []
+
+
+def test_what_does_not_start_maxtext_is_not_judged() -> None:
+    here = Origin("script", "run.sh", 3, 1)
+    made = Workload(
+        kind="script", origin=here, maxtext="0.2.5", jaxlib="", config={"nope": Value(1, here)}
+    )
+    assert [f for rule in all_rules() for f in rule.findings(made)] == []
+
+
+def test_a_nested_key_at_the_top_is_refused() -> None:
+    faults = found("KEY103", f"{BASE}steps: 5\nlora_rank: 4\n")
+    assert [(f.line, f.hint) for f in faults] == [(3, "write lora: {lora_rank: …}")]
+    assert found("KEY103", BASE, "lora_rank=4")[0].hint == "write lora.lora_rank=4"
+    assert found("KEY103", f"{BASE}lora: {{lora_rank: 4}}\n", "lora.lora_rank=4") == []
+
+
+def test_a_yaml_value_that_the_model_file_overrules_is_lost() -> None:
+    faults = found("KEY104", f"{DEEPSEEK}num_experts: 64\n")
+    assert [(f.line, f.severity) for f in faults] == [(3, "error")]
+    assert "64 here, but MaxText's file of deepseek3-671b says 256" in faults[0].message
+    assert "num_experts=64 override_model_config=true" in faults[0].hint
+    assert refused(f"{DEEPSEEK}num_experts: 64\n", (), 8, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("num_experts: 256", ()),
+        ("num_experts: '256'", ()),
+        ("num_experts: 256.0", ()),
+        ("steps: 5", ()),
+        ("num_experts: 64", ("num_experts=64", "override_model_config=true")),
+    ],
+)
+def test_a_value_that_counts_or_agrees_is_not_lost(line: str, words: tuple[str, ...]) -> None:
+    assert found("KEY104", f"{DEEPSEEK}{line}\n", *words) == []
+
+
+def test_override_model_config_does_not_save_a_yaml_value() -> None:
+    text = f"{DEEPSEEK}override_model_config: true\nnum_experts: 64\n"
+    assert len(found("KEY104", text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "clashes"),
+    [
+        (("num_experts=64",), True),
+        (("num_experts='256'",), True),
+        (("num_experts=256",), False),
+        (("num_experts=256.0",), False),
+        (("num_experts=64", "override_model_config=true"), False),
+        (("num_experts=64", "override_model_config='false'"), False),
+        (("num_experts=64", "override_model_config=0"), True),
+        (("steps=5",), False),
+    ],
+)
+def test_an_argument_against_the_model_file_is_refused(
+    words: tuple[str, ...], clashes: bool
+) -> None:
+    assert bool(found("KEY105", DEEPSEEK, *words)) is clashes
+    assert bool(refused(DEEPSEEK, words, 8, 1)) is clashes
+
+
+def test_a_variable_beside_an_argument_or_the_model_file_is_refused() -> None:
+    faults = found("KEY106", BASE, "steps=5", M_STEPS="7")
+    assert [f.field for f in faults] == ["M_STEPS"]
+    assert len(found("KEY106", DEEPSEEK, M_NUM_EXPERTS="4")) == 1
+    assert found("KEY106", DEEPSEEK, "override_model_config=true", M_NUM_EXPERTS="4") == []
+    assert found("KEY106", BASE, M_STEPS="7", M_NOPE="1", M_steps="2") == []
+
+
+def test_a_variable_read_as_an_argument_is_no_clash_with_itself() -> None:
+    here = Origin("environment", "run.sh", 2, 8)
+    made = Workload(
+        kind="script", origin=here, maxtext="0.2.5", jaxlib="", is_maxtext=True,
+        arguments={"steps": Value(7, here)}, environment={"M_STEPS": Text.of("7", here)},
+    )  # fmt: skip
+    assert judged(made, "KEY106") == []
+
+
+def test_a_file_without_base_config_is_told_so_and_one_with_it_is_not() -> None:
+    faults = found("KEY107", "# a comment\nsteps: 5\n")
+    assert [(f.line, f.severity) for f in faults] == [(2, "note")]
+    assert found("KEY107", f"{BASE}steps: 5\n") == []
+    assert found("KEY107", "", "steps=5") == []
+
+
+def test_a_computed_value_is_named_as_ignored() -> None:
+    faults = found("KEY108", f"{BASE}emb_dim: 5\nnum_target_devices: 7\nrampup_end_step: null\n")
+    assert [(f.line, f.hint) for f in faults] == [
+        (2, "set base_emb_dim"),
+        (3, "take it out; set what it is computed from"),
+    ]
+    assert {f.severity for f in faults} == {"warning"}
+    assert found("KEY108", f"{BASE}base_emb_dim: 5\n") == []
+
+
+def test_a_model_name_without_a_file_is_named() -> None:
+    names = [f.line for f in found("KEY109", f"{BASE}model_name: llama3-405b\n")]
+    assert names == []  # no legal name: that is refused by its value
+    assert found("KEY109", DEEPSEEK) == []
+    assert found("KEY109", BASE) == []
+
+
+def test_a_short_heartbeat_of_a_fork_is_warned_of() -> None:
+    key = "jax_distributed_heartbeat_timeout_seconds"
+    faults = found("KEY110", f"{BASE}{key}: 100\n")
+    assert [(f.line, f.severity) for f in faults] == [(2, "warning")]
+    assert found("KEY110", f"{BASE}{key}: 3600\n") == []
+    assert found("KEY110", f"{BASE}{key}: soon\n") == []
+    assert "a fork has it" in found("KEY101", f"{BASE}{key}: 100\n")[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "dangling"),
+    [
+        (f"{BASE}run_name: x-${{nope}}\n", (), True),
+        (f"{BASE}run_name: x-${{model_name}}\n", (), False),
+        ("run_name: x-${model_name}\n", (), True),
+        ("model_name: default\nrun_name: x-${model_name}\n", (), False),
+        (BASE, ("run_name=x-${model_name}",), True),
+        (BASE, ("run_name=x-${model_name}", "model_name=default"), False),
+        (f"{BASE}run_name: ${{nope}}\n", ("run_name=a",), False),
+        (f"{BASE}hf_train_files: '\\${{nope}}'\n", (), False),
+        (f"{BASE}compress_ratios: [4, '${{nope}}']\n", (), True),
+        (f"{BASE}lora: {{lora_module_path: '${{nope}}'}}\n", (), True),
+    ],
+)
+def test_an_interpolation_that_leads_nowhere_is_refused(
+    text: str, words: tuple[str, ...], dangling: bool
+) -> None:
+    assert bool(found("KEY111", text, *words)) is dangling
+
+
+def test_every_rule_has_its_words_and_a_code_of_its_own() -> None:
+    codes = [rule.code for rule in all_rules()]
+    assert len(codes) == len(set(codes))
+    for rule in all_rules():
+        assert rule.title
+        assert rule.reason
+        assert rule.remedy
+        assert rule.source
+        if rule.stage == "config":
+            assert "MaxText 0.2.5" in rule.source or rule.source.startswith("jax 0.12.0.1")

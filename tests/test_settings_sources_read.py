@@ -1,0 +1,202 @@
+"""Files of every kind become parts; what cannot be read is a finding, never a traceback."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from moectl.settings.sources import Source, read_source
+from moectl.settings.sources.read import LONGEST_LINE
+from moectl.settings.yaml_source import MAX_BYTES
+from moectl.workload import UNKNOWN
+
+TRAIN = "python3 -m maxtext.trainers.pre_train.train"
+
+
+def read(text: str, name: str = "d/x", kind: str = "", **files: str) -> Source:
+    named = {key.replace("__", "/") + ".yml": content for key, content in files.items()}
+    return read_source(name, text, named.get, kind)
+
+
+def test_a_config_is_one_part() -> None:
+    source = read("base_config: base.yml\nsteps: 3\n")
+    (part,) = source.parts
+    assert (source.kind, part.is_maxtext, part.config["steps"].value) == ("MaxText config", True, 3)
+    assert part.origin.file == "d/x"
+
+
+def test_flags_are_one_part() -> None:
+    (part,) = read("--xla_a=1\n").parts
+    assert part.flags is not None
+    assert part.flags.text == "--xla_a=1"
+    assert not part.is_maxtext
+
+
+def test_xla_flags_are_taken_out_of_the_variables() -> None:
+    (part,) = read("A=1\nXLA_FLAGS='--xla_a=1'\n").parts
+    assert list(part.environment) == ["A"]
+    assert part.flags is not None
+    assert part.flags.text == "--xla_a=1"
+
+
+def test_a_host_list_tells_its_nodes_and_the_first() -> None:
+    source = read("nodeA,nodeB[001,003],nodeC\n")
+    (part,) = source.parts
+    assert part.layout.nodes is not None
+    assert part.layout.nodes.value == 4
+    assert "'nodeA'" in source.told[0]
+
+
+def test_every_maxtext_command_of_a_script_is_a_part_with_its_config() -> None:
+    source = read(
+        "#!/bin/bash\n#SBATCH -N 2\n"
+        f"srun {TRAIN} conf/a.yml run_name=a\n"
+        f"srun {TRAIN} base.yml run_name=b steps=4\n",
+        conf__a="base_config: b.yml\nsteps: 3\n",
+        conf__b="base_config: base.yml\nrun_name: low\n",
+    )
+    first, second = source.parts
+    assert first.config["steps"].value == 3
+    assert first.config["steps"].origin.file == "d/conf/a.yml"
+    assert first.config["run_name"].origin.file == "d/conf/b.yml"
+    assert first.config["base_config"].value == "base.yml"
+    assert first.arguments["run_name"].value == "a"
+    assert first.unread == ()
+    assert (second.origin.line, second.arguments["steps"].value) == (4, 4)
+    assert second.config["base_config"].value == "base.yml"
+    assert first.step is not None
+    assert first.step.program == "srun"
+    assert first.layout.nodes is not None
+    assert first.layout.nodes.value == 2
+    assert source.findings == ()
+
+
+def test_a_config_that_is_not_here_is_unknown() -> None:
+    (part,) = read(f"#!/bin/bash\n{TRAIN} far/a.yml steps=3\n").parts
+    assert part.unread == ("far/a.yml",)
+    assert part.config["base_config"].value is UNKNOWN
+
+
+def test_a_config_named_by_a_variable_is_unknown() -> None:
+    (part,) = read(f"#!/bin/bash\n{TRAIN} $CONFIG steps=3 $MORE\n").parts
+    assert len(part.unread) == 2
+    assert part.arguments["steps"].value == 3
+
+
+def test_a_command_without_a_config_takes_maxtexts_own() -> None:
+    (part,) = read(f"{TRAIN} steps=3\n").parts
+    assert part.config["base_config"].value == "base.yml"
+    (other,) = read("python3 -m maxtext.trainers.post_train.sft.train_sft steps=3\n").parts
+    assert other.unread == ("post_train/sft.yml",)
+
+
+def test_faults_of_a_config_that_a_script_names_are_found_in_its_file() -> None:
+    (found,) = read(f"#!/bin/bash\n{TRAIN} a.yml\n", a="steps: 1\nsteps: 2\n").findings
+    assert (found.code, found.file, found.line) == ("YAML102", "d/a.yml", 2)
+
+
+def test_an_m_variable_of_a_script_is_an_argument() -> None:
+    (part,) = read(f"#!/bin/bash\nexport M_STEPS=7\n{TRAIN} base.yml run_name=r\n").parts
+    assert part.arguments["steps"].value == 7
+    assert part.arguments["steps"].origin == part.environment["M_STEPS"].origin
+
+
+def test_a_script_without_maxtext_is_one_part() -> None:
+    (part,) = read("#!/bin/bash\nexport NCCL_DEBUG=INFO XLA_FLAGS=--xla_a=1\nsrun true\n").parts
+    assert not part.is_maxtext
+    assert part.environment["NCCL_DEBUG"].text == "INFO"
+    assert part.flags is not None
+    assert part.flags.text == "--xla_a=1"
+    assert part.batch is not None
+
+
+def test_the_image_of_a_step_is_read() -> None:
+    (part,) = read(
+        f"#SBATCH -N 1\nsrun --container-image=a#b:c {TRAIN} base.yml run_name=r\n"
+    ).parts
+    assert part.image is not None
+    assert part.image.text == "a#b:c"
+
+
+def test_a_script_that_a_shell_cannot_read_is_found() -> None:
+    codes = [found.code for found in read("#!/bin/bash\nif true\nthen echo\n").findings]
+    assert codes == ["SRC103"]
+
+
+@pytest.mark.parametrize("kind", ["run file", "preset", "cluster profile", "unknown"])
+def test_files_of_moectl_are_only_recognised(kind: str) -> None:
+    assert read("name: x\n", kind=kind) == Source("d/x", kind)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+    source = read("\ufeffsteps: 3\n")
+    assert source.parts[0].config["steps"].value == 3
+    assert source.findings == ()
+
+
+def test_windows_line_ends_stop_a_script_and_not_a_config() -> None:
+    (found,) = read("#!/bin/bash\r\n#SBATCH -N 2\r\nsrun true\r\n").findings
+    assert (found.code, found.severity) == ("SRC102", "error")
+    assert "sbatch" in found.message
+    source = read("steps: 3\r\nrun_name: a\r\n")
+    assert source.findings == ()
+    assert source.parts[0].config["run_name"].value == "a"
+    variables = read("A=1\r\nB=2\r\n")
+    assert [found.severity for found in variables.findings] == ["warning"]
+    assert variables.parts[0].environment["A"].text == "1"
+
+
+BAD = {
+    "a NUL": ("steps: 3\nx: \0\n", 2),
+    "a binary": ("\x7fELF\0\0\0", 1),
+    "a long line": ("--xla_a=" + "x" * LONGEST_LINE, 1),
+    "a large file": ("a: 1\n" * (MAX_BYTES // 5 + 1), 1),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_no_text_file_is_one_finding(name: str) -> None:
+    text, line = BAD[name]
+    source = read(text, "evil\nname")
+    (found,) = source.findings
+    assert (found.code, found.line, source.parts) == ("SRC101", line, ())
+    assert len(found.message) < 200
+
+
+def test_deep_nesting_and_many_lines_end_soon() -> None:
+    begin = time.perf_counter()
+    for text in ["a: " + "[" * 50_000, "{" * 50_000, "- " * 50_000, "A=$(" * 50_000,
+                 "x" * 900_000, "{{" * 100_000, "${" * 100_000, "a: {b: " * 20_000,
+                 "apiVersion: v1\nkind: Pod\n" + "x: " + "{{ a }}" * 20_000]:  # fmt: skip
+        read(text)
+    assert time.perf_counter() - begin < 20
+
+
+WORDS = st.sampled_from([
+    "apiVersion: v1\n", "kind: Job\n", "kind: List\n", "spec:\n", "  template:\n", "items:\n",
+    "- ", "containers:\n", "env:\n", "{name: A, value: $(B)}\n", "command: [bash, -c, 'x']\n",
+    "--xla_a=1 ", "A=1 ", "export ", "srun ", f"{TRAIN} a.yml ", "steps=3\n", "steps: 3\n",
+    "base_config: a.yml\n", "{{ .x }}", "{% if x %}\n", "${A}", "#SBATCH -N 2\n", "n[1-3],m\n",
+    "lora: {lora_rank: 1}\n", "\r\n", "\t", "'", '"', "|\n", "&a ", "*a ", "<<: *a\n", "off\n",
+    "---\n", "\0", "\ufeff", "nvidia.com/gpu: 8\n", "resources: {limits: {nvidia.com/gpu: x}}\n",
+    ": ", "[", "]", "}", "{",
+])  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.one_of(st.text(max_size=200), st.lists(WORDS, max_size=25).map("".join)),
+    st.sampled_from(["-", "a.yml", "a.sh", "a.env", "a\nb.txt", "d/e/../x.yaml"]),
+    st.sampled_from(["", "MaxText config", "script", "manifest", "flags", "variables",
+                     "host list", "MaxText command"]),
+)  # fmt: skip
+def test_any_text_becomes_a_source(text: str, name: str, kind: str) -> None:
+    source = read_source(name, text, {"a.yml": text}.get, kind)
+    for found in source.findings:
+        assert found.code
+        assert "\n" not in found.message
+    for part in source.parts:
+        assert part.kind == source.kind
