@@ -115,7 +115,7 @@ def test_a_broken_check_is_found_at_its_line_and_a_mended_one_is_silent(
 
 def test_every_arithmetic_rule_has_a_case() -> None:
     table = {row.code for row in all_rules() if row.check is not None}
-    elsewhere = ("KEY", "MESH10", "MESH11", "MESH12", "TE118")
+    elsewhere = ("KEY", "MESH10", "MESH11", "MESH12", "TE118", "MODEL115")
     from moectl.rules.requirements import rows  # noqa: PLC0415
 
     rowed = {row["code"] for row in rows()}
@@ -201,6 +201,30 @@ def test_what_is_not_known_is_not_judged() -> None:
     made = workload(text, (), None, None)
     for code in ("TE115", "MESH102", "MESH101", "PIPE101", "CTX164", "OPT103", "BAT101"):
         assert judged(code, made) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "mended"),
+    [
+        ("check_vma: true\n", "check_vma: true\nshard_mode: auto\n"),
+        ("opt_type: muon\n", "opt_type: muon\ndecoder_block: llama2\n"),
+        ("shard_mode: explicit\n", "shard_mode: explicit\nmodel_name: llama2-7b\n"),
+    ],
+)
+def test_a_default_of_the_code_that_its_check_cannot_read_is_refused(
+    lines: str, mended: str
+) -> None:
+    faults = judged("MODEL115", workload(lines, (), 8, 1))
+    assert [f.line for f in faults] == [1]
+    assert judged("MODEL115", workload(mended, (), 8, 1)) == []
+    assert judged("MODEL115", workload(BASE + lines, (), 8, 1)) == []
+    assert "MODEL115" in [f.code for f in refused(lines, (), 8, 1)]
+
+
+def test_open_replicas_take_the_first_open_degree_and_leave_the_next() -> None:
+    text = "dcn_diloco_parallelism: -1\n"
+    assert refused(BASE + text, (), 16, 2) == []
+    assert refused(f"{BASE}{text}dcn_fsdp_parallelism: -1\n", (), 16, 2)
 
 
 def test_rules_that_somebody_replaced_are_not_taken_for_maxtexts() -> None:

@@ -283,6 +283,22 @@ def test_an_interpolation_that_leads_nowhere_is_refused(
     assert bool(found("KEY111", text, *words)) is dangling
 
 
+def test_a_nested_key_that_maxtext_drops_is_named_and_not_refused() -> None:
+    faults = found("KEY112", f"{BASE}steps: 5\ndpo: {{bogus: 1, algo: dpo}}\n")
+    assert [(f.line, f.severity) for f in faults] == [(3, "error")]
+    assert "'bogus'" in faults[0].message
+    assert refused(f"{BASE}dpo: {{bogus: 1}}\n", (), 8, 1) == []
+    assert refused(BASE, ["dpo.bogus=7"], 8, 1) == []
+    assert len(found("KEY112", BASE, "dpo.bogus=7")) == 1
+    assert found("KEY112", f"{BASE}dpo: {{algo: dpo}}\n", "dpo.dpo_beta=0.2") == []
+    assert refused(f"{BASE}lora: {{bogus: 1}}\n", (), 8, 1)
+
+
+def test_a_model_with_a_legal_name_and_no_file_is_named() -> None:
+    text = f"{BASE}model_name: qwen3.5-35b-fp8\n"
+    assert [f.line for f in found("KEY109", text)] == [2]
+
+
 def test_every_rule_has_its_words_and_a_code_of_its_own() -> None:
     codes = [rule.code for rule in all_rules()]
     assert len(codes) == len(set(codes))

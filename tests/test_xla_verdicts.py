@@ -154,11 +154,14 @@ def parser(request: pytest.FixtureRequest) -> Iterator[Parser]:
 @pytest.fixture
 def report(request: pytest.FixtureRequest) -> Iterator[Callable[[str], None]]:
     """Return what prints a line although the test passes: the seed must be seen."""
-    terminal: Any = request.config.pluginmanager.get_plugin("terminalreporter")
+    plugins = request.config.pluginmanager
+    terminal: Any = plugins.get_plugin("terminalreporter")
+    capture: Any = plugins.get_plugin("capturemanager")
     lines: list[str] = []
     yield lines.append
-    for line in lines:
-        terminal.write_line(line)
+    with capture.global_and_fixture_disabled():
+        for line in lines:
+            terminal.write_line(line)
 
 
 def test_three_releases_are_judged_besides_the_one_that_is_installed() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moectl.actions.paths import STANDARD_INPUT, meant
-from moectl.errors import LocalFilesError, MoectlError, SourceError
+from moectl.errors import MoectlError, SourceError
 from moectl.findings import Finding
 from moectl.given import Given
 from moectl.job import Origin
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Checked", "Given", "Outcome", "Report", "outcome_of", "outcomes_of", "validate"]
 
+MARKER = "moectl:"  # no suppression stands in a file without it
 # A pool of processes costs more than it brings for fewer files.
 FEW = 64
 FLAGS = "--xla-flags"
@@ -128,16 +129,12 @@ def _content(name: str) -> str:
             line = raw[: error.start].count(b"\n") + 1
             raise SourceError(name, line, "it is not UTF-8 text") from None
     path = Path(name)
-    try:
-        return read_text(path / LOCK_NAME if path.is_dir() else path)
-    except ValueError as error:  # a path no file system has, e.g. with a NUL character
-        raise LocalFilesError(f"{name}: {error}") from None
+    return read_text(path / LOCK_NAME if path.is_dir() else path)
 
 
 def _judged(name: str, text: str, the_basis: Basis) -> Outcome:
     """Judge a text; a fault of reading is a finding as well."""
     from moectl.settings.sources import detect  # noqa: PLC0415
-    from moectl.suppress import apply  # noqa: PLC0415
 
     kind = "flags" if name == FLAGS else detect(name, text)
     told: tuple[str, ...] = ()
@@ -148,8 +145,13 @@ def _judged(name: str, text: str, the_basis: Basis) -> Outcome:
             kind, found, told = _foreign(name, kind, text, the_basis)
     except MoectlError as error:
         found = list(refusals(error, name))
-    kept, suppressed, extra = apply(found, {name: text})
-    ordered = _ordered([*kept, *extra])
+    suppressed = 0
+    if MARKER in text:
+        from moectl.suppress import apply  # noqa: PLC0415
+
+        kept, suppressed, extra = apply(found, {name: text})
+        found = [*kept, *extra]
+    ordered = _ordered(found)
     shown = text if ordered else ""
     return _selected(
         Outcome(Checked(name, kind, shown, told), ordered, suppressed), the_basis.given

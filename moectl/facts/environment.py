@@ -13,6 +13,7 @@ from functools import cache
 from typing import Literal, TypeAlias
 
 from moectl.errors import nearest, shown
+from moectl.facts.environment_names import other, slip
 from moectl.resources import fact
 
 Status: TypeAlias = Literal["active", "deprecated", "ignored", "absent", "build", "unverified"]
@@ -24,8 +25,6 @@ COLUMNS = (
 # Python refuses to read a text of thousands of digits as a number.
 _LONGEST_NUMBER = 100
 _ANY_NUMBER = "-9223372036854775808..9223372036854775807"
-# Likeness from which a name is taken for a slip: about one letter in ten.
-_SLIP = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +149,7 @@ class EnvironmentCatalogue:
         Only names of programs whose names are all known are judged, and only a name that is
         one or two letters off; one that merely adds to a known name is somebody's own.
         """
-        prefix = name.partition("_")[0] + "_"
-        if prefix not in _prefixes() or self.exists(name):
-            return None
-        return _near(name, prefix)
+        return None if self.exists(name) else slip(name, tuple(self.variables))
 
     def variable(self, name: str) -> Variable | None:
         """Return a variable, or the family its name belongs to, or None."""
@@ -205,46 +201,14 @@ def load() -> EnvironmentCatalogue:
     return EnvironmentCatalogue({v.name: v for v in found if not v.family}, tuple(families))
 
 
-@cache
-def _others() -> tuple[Mapping[str, tuple[str, str, str]], tuple[str, ...]]:
-    """Return the names of environment_names.tsv: name -> owner, type, source; and families."""
-    lines = fact("environment_names.tsv").read_text("utf-8").splitlines()
-    found: dict[str, tuple[str, str, str]] = {}
-    for line in lines[2:]:
-        owner, kind, source, names = line.split("\t")
-        for name in names.split(" "):
-            found.setdefault(name, (owner, kind, source))
-    return found, tuple(name for name in found if name.endswith("*"))
-
-
 def _other(name: str) -> Variable | None:
     """Return a variable of which only name and type are known, or None."""
-    found, families = _others()
-    row = found.get(name) or next((found[f] for f in families if name.startswith(f[:-1])), None)
+    row = other(name)
     if row is None:
         return None
     owner, kind, source = row
     legal = _ANY_NUMBER if kind == "cint" else ""
     return Variable(name, owner, kind, legal, "", "", "active", "", False, source=source)
-
-
-@cache
-def _prefixes() -> frozenset[str]:
-    """Return the prefixes of programs whose names are known, e.g. "NCCL_"."""
-    return frozenset(name.partition("_")[0] + "_" for name in _others()[0])
-
-
-@cache
-def _near(name: str, prefix: str) -> str | None:
-    import difflib  # noqa: PLC0415 - only an unknown name pays for it
-
-    known = [other for other in (*load().variables, *_others()[0]) if other.startswith(prefix)]
-    close = difflib.get_close_matches(name[:100], known, n=1, cutoff=_SLIP)
-    if not close or close[0].endswith("*"):
-        return None
-    rest = name.removeprefix(close[0])
-    own = rest != name and (rest[:1] == "_" or rest.isdigit())
-    return None if own else close[0]
 
 
 def _variable(line: str) -> Variable:

@@ -7,14 +7,14 @@ pydantic makes them ('6' is 6); what cannot be told, or MaxText would refuse, is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moectl.facts.maxtext import Catalogue, Key
-from moectl.facts.maxtext_key import split_type
-from moectl.facts.maxtext_values import prepare
+from moectl.facts.maxtext import Catalogue
 from moectl.job import Value
+from moectl.resolve.coercion import coerce
+from moectl.resolve.interpolation import START, Absent, InterpolationError, Look, resolved
 from moectl.workload import UNKNOWN
 
 BASE = "base.yml"
@@ -27,9 +27,6 @@ AXIS_RULES = "logical_axis_rules"
 REPLACES_RULES = "override_logical_axis_rules"
 NO_MODEL = "default"
 MISSING = "???"  # OmegaConf: somebody else gives the value
-_TRUE = frozenset({"1", "t", "true", "y", "yes", "on"})
-_LARGEST = 1e308  # what a float holds
-_FALSE = frozenset({"0", "f", "false", "n", "no", "off"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +75,8 @@ def effective(
         values |= {key: _taken(key, value, catalogue) for key, value in model.items()}
     values |= _coerced(arguments, catalogue)
     values[AXIS_RULES] = _axis_rules(config, arguments, catalogue, model)
-    _interpolate(values, catalogue)
+    known = {} if model is UNKNOWN else model
+    _interpolate(values, looked_up(config, arguments, catalogue, known), catalogue)
     if not values.get(OUTPUT):
         values[OUTPUT] = OUTPUT_DEFAULT
     return values
@@ -92,7 +90,7 @@ def based_on(config: Mapping[str, Value]) -> Any:
     said = config.get(BASE_CONFIG)
     if said is None or said.value is None:
         return None
-    if not isinstance(said.value, str) or "${" in said.value:
+    if not isinstance(said.value, str) or START in said.value:
         return UNKNOWN
     return BASE if said.value.rpartition("/")[2] == BASE else UNKNOWN
 
@@ -102,7 +100,7 @@ def model_name(config: Mapping[str, Value], arguments: Mapping[str, Value]) -> A
     said = arguments.get(MODEL) or config.get(MODEL)
     if said is None:
         return NO_MODEL
-    return UNKNOWN if isinstance(said.value, str) and "${" in said.value else said.value
+    return UNKNOWN if isinstance(said.value, str) and START in said.value else said.value
 
 
 def model_file(
@@ -157,89 +155,6 @@ def overrides_model(config: Mapping[str, Value], arguments: Mapping[str, Value])
     if said is None:
         return False
     return UNKNOWN if said.value is UNKNOWN else bool(said.value)
-
-
-def coerce(key: Key, value: Any) -> Any:
-    """Return a raw value as MaxText and pydantic's lax mode make it; UNKNOWN if they refuse.
-
-    Args:
-        key: the key it is for.
-        value: the value as YAML gives it.
-    """
-    if value is UNKNOWN:
-        return UNKNOWN
-    if isinstance(value, str) and "${" in value:
-        return value
-    prepared = value if key.parent else prepare(key, value)
-    if prepared is None:
-        return None if key.nullable or key.opaque or key.type == "any" else UNKNOWN
-    if key.opaque or key.nested:
-        return prepared
-    kinds = split_type(key.type)
-    for kind in kinds:
-        if type(prepared) is _STRICT.get(kind):
-            return prepared
-    for kind in kinds:
-        taken = _lax(kind, prepared, key)
-        if taken is not UNKNOWN:
-            return taken
-    return UNKNOWN
-
-
-_STRICT: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
-
-
-def _lax(kind: str, value: Any, key: Key) -> Any:
-    if kind == "any":
-        return value
-    if kind == "enum":
-        return value if value in key.choices else UNKNOWN
-    if kind.startswith("list"):
-        if not isinstance(value, list):
-            return UNKNOWN
-        inner = split_type(kind[5:-1]) if kind.startswith("list[") else ["any"]
-        return [_first(inner, entry, key) for entry in value]
-    if kind.startswith("dict"):
-        return value if isinstance(value, dict) else UNKNOWN
-    take = {"bool": _bool, "int": _int, "float": _float}.get(kind)
-    return take(value) if take else UNKNOWN
-
-
-def _first(kinds: Sequence[str], value: Any, key: Key) -> Any:
-    for kind in kinds:
-        if type(value) is _STRICT.get(kind):
-            return value
-    taken = (_lax(kind, value, key) for kind in kinds)
-    return next((value for value in taken if value is not UNKNOWN), UNKNOWN)
-
-
-def _bool(value: Any) -> Any:
-    if isinstance(value, int | float) and value in {0, 1}:
-        return bool(value)
-    word = value.lower() if isinstance(value, str) else ""
-    return True if word in _TRUE else False if word in _FALSE else UNKNOWN
-
-
-def _int(value: Any) -> Any:
-    if isinstance(value, bool | int):
-        return int(value)
-    number = _float(value)
-    whole = isinstance(number, float) and abs(number) < 2**63 and number == int(number)
-    if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            return int(number) if whole and "e" not in value.lower() else UNKNOWN
-    return int(number) if whole else UNKNOWN
-
-
-def _float(value: Any) -> Any:
-    if isinstance(value, bool | int | float):
-        return float(value) if abs(value) < _LARGEST else UNKNOWN
-    try:
-        return float(value) if isinstance(value, str) else UNKNOWN
-    except ValueError:
-        return UNKNOWN
 
 
 def _taken(name: str, value: Any, catalogue: Catalogue) -> Any:
@@ -311,25 +226,50 @@ def _axis_rules(
 
 
 def _are_rules(rules: Any) -> bool:
+    """Whether MaxText can look at the first of every rule; a text counts by its first letter."""
     return isinstance(rules, list) and all(
-        isinstance(rule, list) and rule and isinstance(rule[0], str) for rule in rules
+        isinstance(rule, list | str) and rule and isinstance(rule[0], str) for rule in rules
     )
 
 
-def _interpolate(values: dict[str, Any], catalogue: Catalogue) -> None:
-    """Resolve values of the form ${key}; other interpolations stay unknown."""
+def looked_up(
+    config: Mapping[str, Value],
+    arguments: Mapping[str, Value],
+    catalogue: Catalogue,
+    model: Mapping[str, Any],
+) -> Look:
+    """Return a function that gives the raw value of a key, or raises Absent."""
+    based = based_on(config)
+
+    def look(key: str) -> Any:
+        if key in arguments:
+            return arguments[key].value
+        if key in model:
+            return model[key]
+        if key in config:
+            return config[key].value
+        if based is UNKNOWN:
+            return UNKNOWN
+        if based is not None and key in catalogue.base:
+            return catalogue.base[key]
+        raise Absent
+
+    return look
+
+
+def _interpolate(values: dict[str, Any], look: Look, catalogue: Catalogue) -> None:
+    """Resolve what refers to other keys; what cannot be told is UNKNOWN."""
     for name, value in values.items():
-        if isinstance(value, str) and "${" in value:
-            other = value[2:-1] if value.startswith("${") and value.endswith("}") else ""
-            target = values.get(other, UNKNOWN)
-            if isinstance(target, str) and "${" in target:
-                target = UNKNOWN
-            values[name] = _taken(name, target, catalogue)
+        if isinstance(value, str) and START in value:
+            try:
+                values[name] = _taken(name, resolved(value, look), catalogue)
+            except InterpolationError:
+                values[name] = UNKNOWN
 
 
 def _compared(key: str, said: Value, model: Any, catalogue: Catalogue) -> Lost:
     raw = said.value
-    if raw is UNKNOWN or (isinstance(raw, str) and "${" in raw):
+    if raw is UNKNOWN or (isinstance(raw, str) and START in raw):
         return Lost(key, said, model, differs=False)
     ours, theirs = _taken(key, raw, catalogue), _taken(key, model, catalogue)
     return Lost(key, said, model, differs=not _same(ours, theirs))

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import inf, isfinite
+from typing import Any
 
 from moectl.errors import nearest, shown
 from moectl.facts.yaml_facts import read
 from moectl.mesh import nearest_legal
 from moectl.resolve.derived import scales
-from moectl.rules.maxtext_words import (
-    real,
-    whole,
-)
+from moectl.resolve.effective import based_on, model_file
+from moectl.rules.maxtext_words import catalogue, real, typed, whole
 from moectl.rules.rule import Fault, rules
 from moectl.workload import UNKNOWN, Workload
 
 RULES = rules()
 _CODE = "maxtext_code.yaml"
+# When this key has this value, MaxText looks at that default as if it were no text.
+_TEXT_DEFAULTS: tuple[tuple[str, Any, str], ...] = (
+    ("check_vma", True, "shard_mode"),
+    ("opt_type", "muon", "decoder_block"),
+    ("shard_mode", "explicit", "decoder_block"),
+)
 _SOURCE = "MaxText 0.2.5 "
 _TYPES = _SOURCE + "configs/types.py:"
 # Ways to shard experts over FSDP of which one may be on (configs/types.py:1341).
@@ -206,3 +211,26 @@ def _is_type(name: str) -> bool:
         if code not in table["dtype_codes"] and code not in table["dtypes"] and not text:
             return False
     return True
+
+
+@RULES.rule(
+    "MODEL115",
+    "default of the code that its own checks cannot read",
+    reason="Without base.yml two defaults stay texts, which MaxText compares with names of its "
+    "code, and the check fails whatever they are.",
+    remedy="add base_config: base.yml, or say the key that the message names",
+    source="MaxText 0.2.5 configs/types.py:1668, :3790, :5459, :5126",
+    stage="config",
+)
+def unread_default(w: Workload) -> Iterator[Fault]:
+    """Find the checks that meet a default nobody said."""
+    keys = catalogue(w)
+    if keys is None or based_on(w.config) is not None:
+        return
+    for key, wanted, default in _TEXT_DEFAULTS:
+        model = model_file(w.config, w.arguments, keys)
+        if model is UNKNOWN or default in model or w.said(default) is not None:
+            continue
+        if w.value(key) == wanted:
+            sentence = f"{key} is {typed(wanted)}, and {default} is left to the code"
+            yield Fault(default, sentence, w.where(key))

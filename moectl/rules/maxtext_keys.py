@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,11 +15,13 @@ from moectl.resolve.effective import (
     NO_MODEL,
     based_on,
     clashes,
+    looked_up,
     lost,
     model_file,
     model_name,
     overrides_model,
 )
+from moectl.resolve.interpolation import InterpolationError, resolved
 from moectl.rules import maxtext_names
 from moectl.rules.maxtext_names import announced
 from moectl.rules.maxtext_words import (
@@ -37,7 +38,6 @@ RULES = rules()
 RULES.all.extend(maxtext_names.RULES.all)
 _PREFIX = "M_"
 _OUTPUT = "base_output_directory"
-_REFERENCE = re.compile(r"(?<!\\)\$\{([A-Za-z_]\w*)\}")
 
 
 @RULES.rule(
@@ -72,7 +72,10 @@ def wrong_value(w: Workload) -> Iterator[Fault]:
             continue  # MaxText writes beside the program then
         if name == "tokenizer_type" and _chosen_tokenizer(w):
             continue
-        clause = keys.check(name, _resolved(w, keys, value.value, argument=argument))
+        taken = _resolved(w, keys, value.value, argument=argument)
+        if key.nested and not key.closed and isinstance(taken, Mapping):
+            taken = {inner: v for inner, v in taken.items() if keys.key(f"{name}.{inner}")}
+        clause = None if taken is UNKNOWN else keys.check(name, taken)
         if clause is None:
             continue
         hint = ""
@@ -87,16 +90,18 @@ def wrong_value(w: Workload) -> Iterator[Fault]:
 
 
 def _resolved(w: Workload, keys: Catalogue, value: Any, *, argument: bool) -> Any:
-    """Return what a value that is `${key}` and nothing else stands for, where that is plain."""
-    found = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        return value
-    other = found[1]
-    said = w.arguments.get(other) or (None if argument else w.config.get(other))
-    based = based_on(w.config) is not None and not argument
-    raw = said.value if said else keys.base.get(other) if based else value
-    plain = raw is not UNKNOWN and not (isinstance(raw, str) and "${" in raw)
-    return raw if plain else value
+    """Return a value with its interpolations resolved; UNKNOWN where that cannot be told."""
+    look = looked_up({} if argument else w.config, w.arguments, keys, {})
+    try:
+        return resolved(value, look)
+    except InterpolationError:
+        return UNKNOWN
+
+
+def _first(w: Workload) -> Origin:
+    """Return where the first key of the file stands."""
+    origins = [value.origin for value in w.config.values() if value.origin.line is not None]
+    return min(origins, key=lambda o: (o.file, o.line or 0), default=w.origin)
 
 
 def _chosen_tokenizer(w: Workload) -> bool:
@@ -264,32 +269,39 @@ def model_without_file(w: Workload) -> Iterator[Fault]:
 def dangling_interpolation(w: Workload) -> Iterator[Fault]:
     """Find ${key} where nobody says the key."""
     keys = catalogue(w)
-    if keys is None or (base := based_on(w.config)) is UNKNOWN:
+    if keys is None:
         return
-    known = {*w.config, *w.arguments}
     for name, value, argument in all_said(w):
-        if not argument and name in w.arguments:
+        if (not argument and name in w.arguments) or value.value is UNKNOWN:
             continue
-        for other in _referred(value.value):
-            if argument and other not in w.arguments:
-                sentence = f"{name} refers to ${{{other}}}, which is no argument"
-                yield Fault(name, sentence, value.origin, "arguments refer to arguments only")
-            elif other not in known and not (base and other in keys.base):
-                sentence = f"{name} refers to ${{{other}}}, which nobody says"
+        # The command line is resolved by itself first, then with the file.
+        look = looked_up({} if argument else w.config, w.arguments, keys, {})
+        try:
+            resolved(value.value, look)
+        except InterpolationError as error:
+            yield Fault(name, f"{name} {error}", value.origin)
+
+
+@RULES.rule(
+    "KEY112",
+    "nested key that MaxText drops",
+    reason="Under this key MaxText takes the names it knows and drops the rest without a word.",
+    remedy="use one of the names that the message gives",
+    source="MaxText 0.2.5 configs/types.py:2131",
+    stage="silent",
+)
+def dropped_key(w: Workload) -> Iterator[Fault]:
+    """Find names under a key that takes any and knows few."""
+    keys = catalogue(w)
+    if keys is None:
+        return
+    for name, value, argument in all_said(w):
+        parent, dot, inner = name.partition(".")
+        key = keys.key(parent)
+        if key is None or not key.nested or key.closed or (dot and not argument):
+            continue
+        inside = [inner] if dot else value.value if isinstance(value.value, Mapping) else []
+        for word in inside:
+            if keys.key(f"{parent}.{word}") is None:
+                sentence = f"{parent} has no key {shown(word)}, only {', '.join(key.nested)}"
                 yield Fault(name, sentence, value.origin)
-
-
-def _referred(value: Any) -> Iterator[str]:
-    if isinstance(value, str) and "${" in value:
-        yield from _REFERENCE.findall(value)
-    elif isinstance(value, list | tuple):
-        for entry in value:
-            yield from _referred(entry)
-    elif isinstance(value, Mapping):
-        for entry in value.values():
-            yield from _referred(entry)
-
-
-def _first(w: Workload) -> Origin:
-    origins = [value.origin for value in w.config.values() if value.origin.line is not None]
-    return min(origins, key=lambda o: (o.file, o.line or 0), default=w.origin)

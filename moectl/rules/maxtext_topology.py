@@ -106,7 +106,7 @@ def diloco_replicas(w: Workload) -> Iterator[Fault]:
     key = "dcn_diloco_parallelism"
     if w.effective.get(key) != -1:
         return
-    axes, degrees, count = w.value("mesh_axes"), w.value("dcn_parallelism"), w.value("num_slices")
+    degrees, count = w.value("dcn_listed"), w.value("num_slices")
     if not isinstance(degrees, list) or not whole(*degrees, count):
         return
     others = prod(degree for degree in degrees if degree != -1)
@@ -116,7 +116,6 @@ def diloco_replicas(w: Workload) -> Iterator[Fault]:
     elif -1 not in degrees:
         sentence = f"{key} is -1, but the mesh has no axis diloco"
         yield Fault(key, sentence, w.where(key, "mesh_axes"))
-    del axes
 
 
 @RULES.rule(
@@ -156,7 +155,7 @@ def zero_with_fsdp(w: Workload) -> Iterator[Fault]:
         return
     size = 1
     for group, there in (("ici", devices // max(count, 1)), ("dcn", count)):
-        degrees = w.value(f"{group}_parallelism")
+        degrees = w.value("ici_parallelism" if group == "ici" else "dcn_listed")
         if not isinstance(degrees, list) or not whole(*degrees):
             return
         size *= _fsdp(axes, degrees, there)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from posixpath import normpath
@@ -21,6 +22,9 @@ from moectl.workload import Text, Workload
 MODULES = ("maxtext_keys", "requirements")
 REFUSES = frozenset({"reads", "config"})
 FLAGS = "XLA_FLAGS"
+# How OmegaConf 2.4.0 splits a key of the command line (omegaconf/_utils.py split_key).
+_HEAD = re.compile(r"\.*[^.\[]*")
+_OTHER = re.compile(r"\.([^.\[]*)|\[(.*?)\]")
 _FILE = "config.yml"
 
 
@@ -88,8 +92,16 @@ def arguments(words: Sequence[str]) -> dict[str, Value]:
     for word in words:
         key, equals, raw = word.partition("=")
         value = read_scalar(raw, word) if equals and raw else None
-        found[key] = Value(value, Origin(f"argument {word}"))
+        found[_path(key)] = Value(value, Origin(f"argument {word}"))
     return found
+
+
+def _path(key: str) -> str:
+    """Return a key as OmegaConf splits it: a bracket is a dot, and what does not close is left."""
+    head = _HEAD.match(key)
+    stop = head.end() if head else 0
+    rest = [dotted or bracket for dotted, bracket in _OTHER.findall(key[stop:])]
+    return ".".join([key[:stop], *rest])
 
 
 def refused(

@@ -34,9 +34,10 @@ def all_said(w: Workload) -> Iterator[tuple[str, Value, bool]]:
 
 def exists(keys: Catalogue, name: str, *, argument: bool) -> bool:
     """Whether MaxText's loader lets a name pass; a dot means nesting on a command line only."""
-    if "." in name:
-        return argument and keys.key(name) is not None
-    return keys.key(name) is not None
+    if "." in name and keys.key(name) is None:
+        parent = keys.key(name.partition(".")[0])
+        return argument and parent is not None and bool(parent.nested) and not parent.closed
+    return keys.key(name) is not None and (argument or "." not in name)
 
 
 def whole(*values: Any) -> bool:

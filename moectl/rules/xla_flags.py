@@ -7,16 +7,15 @@ an error there only when both refuse it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from moectl.errors import shown
 from moectl.facts import xla
-from moectl.facts.xla_lore import gone, likely, meant_pass, sane_range, suggestions
-from moectl.findings import Severity
+from moectl.facts.xla_lore import gone, likely, suggestions
+from moectl.rules import xla_meaning
 from moectl.rules.rule import Fault, rules
-from moectl.rules.xla_reading import Judges, Reading, judges, reading
+from moectl.rules.xla_reading import Reading, judges
+from moectl.rules.xla_refusals import Refusal, refusals
 from moectl.workload import MARK, Workload
 from moectl.xla_text import FlagToken
 
@@ -28,124 +27,10 @@ _PARSERS: Final = "parsers of jaxlib 0.8.3, 0.10.2, 0.11.2 and 0.12.0.1 (flag ca
 _SEPARATORS: Final = "-:."  # typed for the = between a name and its value
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """One flag of the text that a release refuses.
-
-    Attributes:
-        token: the flag.
-        kind: "unknown", "gone", "newer", "bare", "unit", "kinds", "mixed" or "value".
-        clause: what is wrong, as the catalogue says it.
-        severity: warning when another release that may be meant takes it.
-        release: the release that refuses it.
-        doubt: why the severity is a warning.
-        catalogue: that of `release`.
-    """
-
-    token: FlagToken
-    kind: str
-    clause: str
-    severity: Severity
-    doubt: str
-    catalogue: XlaCatalogue
-
-    @property
-    def release(self) -> str:
-        """The release that refuses it."""
-        return self.catalogue.release
-
-
-def _refusals(w: Workload, *kinds: str) -> Iterator[tuple[Reading, _Refusal]]:
-    read = reading(w)
-    if read is None:
-        return
-    for refusal in _all_refusals(read, judges(w)):
-        if refusal.kind in kinds:
-            yield read, refusal
-
-
-@lru_cache(maxsize=64)
-def _cached(tokens: tuple[FlagToken, ...], releases: tuple[str, ...]) -> tuple[_Refusal, ...]:
-    catalogues = [xla.load(release) for release in releases]
-    found = (_refusal(token, catalogues) for token in tokens)
-    return tuple(refusal for refusal in found if refusal is not None)
-
-
-def _all_refusals(read: Reading, chosen: Judges) -> tuple[_Refusal, ...]:
-    handled = {fault.offset for fault in read.parsed.faults if fault.fatal}
-    swallowing = {f.offset for f in read.parsed.faults if f.kind == "swallowed"}
-    quotes = [f.offset for f in read.parsed.faults if f.kind == "quote"]
-    tokens = tuple(
-        token
-        for token in read.kept
-        if token.offset not in handled
-        and token.offset not in swallowing
-        and not any(token.offset < place < token.offset + len(token.source) for place in quotes)
-    )
-    # A flag that swallows others is judged by its name here, and by its value elsewhere.
-    named = tuple(
-        FlagToken(token.name, MARK, token.offset, f"{token.source}{MARK}")
-        for token in read.kept
-        if token not in tokens and token.offset not in handled
-    )
-    return _cached((*tokens, *named), tuple(c.release for c in chosen.catalogues))
-
-
-def _refusal(token: FlagToken, catalogues: list[XlaCatalogue]) -> _Refusal | None:
-    judged = [(catalogue, _fault(catalogue, token)) for catalogue in catalogues]
-    refused = [(catalogue, clause) for catalogue, clause in judged if clause is not None]
-    if not refused:
-        return None
-    catalogue, clause = refused[0]
-    severity: Severity = "error" if len(refused) == len(judged) else "warning"
-    takes = next((c.release for c, said in judged if said is None), "")
-    doubt = f"jaxlib {takes} takes it" if takes else ""
-    kind = _kind(token, catalogue, takes)
-    return _Refusal(token, kind, clause, severity, doubt, catalogue)
-
-
-def _fault(catalogue: XlaCatalogue, token: FlagToken) -> str | None:
-    """Return why a release refuses a flag; the name alone counts where the value is open."""
-    name = token.name.partition(MARK)[0]
-    if name != token.name:
-        return None
-    flag = catalogue.flag(name)
-    if flag is None:
-        return f"is unknown to jaxlib {catalogue.release}"
-    if MARK in token.source:
-        return None
-    if token.value is None:
-        return None if flag.parser_type == "bool" else "needs a value"
-    return flag.fault(token.value, catalogue.release)
-
-
-def _kind(token: FlagToken, catalogue: XlaCatalogue, takes: str) -> str:
-    flag = catalogue.flag(token.name)
-    if flag is None:
-        known = (takes,) if takes else xla.in_releases(token.name)
-        if gone(token.name) or (known and _before(known[-1], catalogue.release)):
-            return "gone"
-        return "newer" if known else "unknown"
-    if token.value is None:
-        return "bare"
-    if flag.parser_type in {"int32", "int64"} and token.value[:1].isdigit():
-        return "unit"
-    if flag.list_of == "kinds" or flag.accepts:
-        items = [item for item in token.value.split(",") if item]
-        signed = [item for item in items if flag.edits and item[:1] in {"+", "-"}]
-        return "mixed" if signed and len(signed) < len(items) else "kinds"
-    return "value"
-
-
-def _before(one: str, other: str) -> bool:
-    known = xla.releases()
-    return known.index(one) < known.index(other) if other in known else False
-
-
 def _fault_at(
     w: Workload,
     read: Reading,
-    refusal: _Refusal,
+    refusal: Refusal,
     message: str,
     hint: str,
     fix: tuple[str, str] | None = None,
@@ -169,7 +54,7 @@ def _fault_at(
 )
 def unknown(w: Workload) -> Iterator[Fault]:
     """A name that is in no catalogued release."""
-    for read, refusal in _refusals(w, "unknown"):
+    for read, refusal in refusals(w, "unknown"):
         token, catalogue = refusal.token, refusal.catalogue
         message = f"no catalogued release knows --{shown(token.name)[1:-1]}"
         if repaired := _repaired(catalogue, token):
@@ -210,7 +95,7 @@ def _repaired(catalogue: XlaCatalogue, token: FlagToken) -> str | None:
 )
 def went_away(w: Workload) -> Iterator[Fault]:
     """A name that only older releases know, or that belongs to another machine."""
-    for read, refusal in _refusals(w, "gone"):
+    for read, refusal in refusals(w, "gone"):
         token = refusal.token
         row = gone(token.name)
         known = xla.in_releases(token.name)
@@ -230,7 +115,7 @@ def went_away(w: Workload) -> Iterator[Fault]:
 )
 def newer(w: Workload) -> Iterator[Fault]:
     """A name that only newer releases know."""
-    for read, refusal in _refusals(w, "newer"):
+    for read, refusal in refusals(w, "newer"):
         first = next(iter(xla.in_releases(refusal.token.name)), "")
         message = f"jaxlib {refusal.release} does not know --{refusal.token.name}"
         hint = f"it came after {refusal.release}; jaxlib {first} is the first catalogued with it"
@@ -251,7 +136,7 @@ def bad_value(w: Workload) -> Iterator[Fault]:
 
 
 def _bad_values(w: Workload, kind: str, hint: str = "") -> Iterator[Fault]:
-    for read, refusal in _refusals(w, kind):
+    for read, refusal in refusals(w, kind):
         value = shown(refusal.token.value)
         clause = refusal.clause
         takes = clause.startswith("takes ")
@@ -274,7 +159,7 @@ _SWITCH_WORDS: Final = {
 }  # fmt: skip
 
 
-def _repaired_value(refusal: _Refusal) -> str | None:
+def _repaired_value(refusal: Refusal) -> str | None:
     """Return the flag as it was certainly meant: on for true, == for =, other letter case."""
     token = refusal.token
     flag = refusal.catalogue.flag(token.name)
@@ -300,7 +185,7 @@ def _repaired_value(refusal: _Refusal) -> str | None:
 )
 def bare(w: Workload) -> Iterator[Fault]:
     """A number, text or list flag without `=value`."""
-    for read, refusal in _refusals(w, "bare"):
+    for read, refusal in refusals(w, "bare"):
         name = refusal.token.name
         flag = refusal.catalogue.flag(name)
         legal = f", one of {', '.join(flag.accepts)}" if flag is not None and flag.accepts else ""
@@ -318,7 +203,7 @@ def bare(w: Workload) -> Iterator[Fault]:
 )
 def unit(w: Workload) -> Iterator[Fault]:
     """`1GiB`, `1e9`, `0x10` or `4.5` for a whole number."""
-    for read, refusal in _refusals(w, "unit"):
+    for read, refusal in refusals(w, "unit"):
         token = refusal.token
         flag = refusal.catalogue.flag(token.name)
         number = _number(token.value or "")
@@ -379,115 +264,4 @@ def mixed(w: Workload) -> Iterator[Fault]:
     yield from _bad_values(w, "mixed", "give every item a + or -, or none")
 
 
-@RULES.rule(
-    "XLA208",
-    "number that cannot be meant",
-    reason="XLA checks hardly any number: it takes a negative size or a percentage above 100, "
-    "and does something else than was meant.",
-    remedy="write a number in the range that the message names",
-    source=f"{_PARSERS}; openxla/xla xla/xla.proto",
-    severity="warning",
-    stage="silent",
-)
-def absurd(w: Workload) -> Iterator[Fault]:
-    """A number outside the range that makes sense."""
-    read = reading(w)
-    if read is None:
-        return
-    for token in read.kept:
-        value = token.value or ""
-        legal = sane_range(token.name)
-        if legal is None or read.partial(token) or _fault(judges(w).first, token) is not None:
-            continue
-        if not legal.low <= int(value) <= legal.high:
-            message = (
-                f"--{token.name}={value} is outside {legal.low} to {legal.high}: {legal.meaning}"
-            )
-            yield Fault(token.name, message, read.text.at(token.offset))
-
-
-@RULES.rule(
-    "XLA209",
-    "HLO pass that is probably misspelt",
-    reason="Names of passes are compared letter by letter and never checked: a wrong one "
-    "disables nothing.",
-    remedy="write the name as XLA has it",
-    source="tried with jaxlib 0.10.2 and 0.12.0.1; jax/_src/compiler.py of jax 0.12.0.1",
-    severity="warning",
-    stage="silent",
-)
-def misspelt_pass(w: Workload) -> Iterator[Fault]:
-    """A pass name near a known one."""
-    read = reading(w)
-    if read is None:
-        return
-    for token in read.kept:
-        flag = judges(w).first.flag(token.name)
-        if flag is None or flag.list_of != "text" or read.partial(token):
-            continue
-        if not flag.name.endswith("hlo_passes") or token.value is None:
-            continue
-        for item in token.value.split(","):
-            if meant := meant_pass(item.partition(":")[0].strip()):
-                message = f"no pass is called {shown(item)}, so it disables nothing"
-                yield Fault(flag.name, message, read.text.at(token.offset), f"write {meant}")
-
-
-@RULES.rule(
-    "XLA210",
-    "switch that stands for a choice",
-    reason="The old switch still parses, but writes another flag: true is on, and false is the "
-    "default of that flag, not off.",
-    remedy="use the flag it writes",
-    source="effective values read back from jaxlib 0.11.2 and 0.12.0.1; openxla/xla "
-    "docs/effort_levels.md",
-    severity="note",
-    stage="silent",
-)
-def alias(w: Workload) -> Iterator[Fault]:
-    """A switch whose value lands in a flag with more than two choices."""
-    read = reading(w)
-    if read is None:
-        return
-    catalogue = judges(w).first
-    for token in read.kept:
-        flag = catalogue.flag(token.name)
-        if flag is None or flag.parser_type != "bool" or read.partial(token):
-            continue
-        target = catalogue.flag(flag.writes) if flag.writes != flag.name else None
-        if target is None or not {"on", "off"} <= set(target.accepts):
-            continue
-        off = token.value is not None and token.value.lower() in {"false", "0"}
-        level = w.variable("JAX_OPTIMIZATION_LEVEL")
-        raised = level is not None and level in {"O1", "O2", "O3"}
-        state = "the default" if off else "on"
-        message = f"--{flag.name} sets {target.name} to {state}"
-        if off and raised:
-            message += f", and JAX_OPTIMIZATION_LEVEL={level} then turns it on"
-        hint = f"write --{target.name}={'off' if off else 'on'}"
-        severity: Severity = "warning" if off and raised else "note"
-        yield Fault(flag.name, message, read.text.at(token.offset), hint, severity)
-
-
-@RULES.rule(
-    "XLA212",
-    "flag name that compile options do not have",
-    reason="compile_xla_flags becomes compile options, which know the fields of DebugOptions and "
-    "not the names that only the parser of XLA_FLAGS has: compiling stops with a message.",
-    remedy="move the flag into XLA_FLAGS",
-    source="MaxText 0.2.5 utils/max_utils.py:59 and trainers/pre_train/train.py:1256; tried with "
-    "jax 0.10.2",
-    severity="warning",
-)
-def compile_option(w: Workload) -> Iterator[Fault]:
-    """A name in MaxText's compile_xla_flags that is no field."""
-    text = w.value("compile_xla_flags") if w.is_maxtext else None
-    if not isinstance(text, str) or not text.strip() or MARK in text:
-        return
-    catalogue = judges(w).first
-    for word in text.replace("\\", " ").split():
-        name = word.partition("=")[0].removeprefix("--")
-        flag = catalogue.flag(name)
-        if flag is not None and not flag.proto_type:
-            message = f"--{name} is a name of the parser only; a compile option is refused"
-            yield Fault("compile_xla_flags", message, w.where("compile_xla_flags"))
+RULES.all.extend(xla_meaning.RULES.all)

@@ -7,11 +7,11 @@ other than it should be. `moectl.xla_text` tells what the tokenizer does; here i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Final
 
-from moectl.errors import ValueUsageError, shown
+from moectl.errors import shown
 from moectl.findings import Severity
+from moectl.rules import xla_repeats, xla_swallowed
 from moectl.rules.rule import Fault, rules
 from moectl.rules.xla_reading import Reading, judges, reading
 from moectl.workload import MARK, Workload
@@ -209,101 +209,6 @@ def comment(w: Workload) -> Iterator[Fault]:
     yield from _stray(w, "comment", "which is no comment to it")
 
 
-def _swallowing(w: Workload) -> Iterator[tuple[Reading, FlagToken, str, int, bool]]:
-    """Yield tokens whose value ran on: token, "quote" or "joined", place, whether refused."""
-    if (read := reading(w)) is None:
-        return
-    catalogue = judges(w).first
-    quotes = {fault.offset for fault in read.faults("quote")}
-    for token in read.kept:
-        end = token.offset + len(token.source)
-        quoted = next((offset for offset in quotes if token.offset < offset < end), None)
-        joined = token.value is not None and "--xla_" in token.value
-        if quoted is None and not joined:
-            continue
-        flag = catalogue.flag(token.name)
-        refused = flag is not None and flag.fault(token.value or "") is not None
-        kind, place = ("quote", quoted) if quoted is not None else ("joined", token.offset)
-        yield read, token, kind, place or 0, refused
-
-
-@RULES.rule(
-    "XLA105",
-    "quote that is never closed",
-    reason="The value runs to the end of the text, so XLA refuses it and dies.",
-    remedy="close the quote, or leave quotes out: XLA needs none",
-    source=_TOKENIZER,
-)
-def open_quote(w: Workload) -> Iterator[Fault]:
-    """A quote right after = without its partner, on a flag that takes no such text."""
-    for read, token, kind, place, refused in _swallowing(w):
-        if kind == "quote" and refused:
-            message = f"the value runs to the end of the text: {_cut(token)}"
-            yield Fault(token.name, message, read.text.at(place))
-
-
-@RULES.rule(
-    "XLA106",
-    "flags joined into one value",
-    reason="Only blanks separate flags. What is joined by a colon, comma or semicolon is one "
-    "value, which XLA refuses and dies.",
-    remedy="separate flags by blanks",
-    source=_TOKENIZER + "; tensorflow/tensorflow issue 36247",
-)
-def joined_flags(w: Workload) -> Iterator[Fault]:
-    """`--xla_a=0:--xla_b=1`."""
-    for read, token, kind, place, refused in _swallowing(w):
-        if kind == "joined" and refused:
-            message = f"the value is all of {_cut(token)}"
-            yield Fault(token.name, message, read.text.at(place), _separated(token))
-
-
-def _cut(token: FlagToken) -> str:
-    return shown((token.value or "").replace(MARK, "…"))
-
-
-def _separated(token: FlagToken) -> str:
-    """Return the advice to put a blank in front of each flag that is part of a value."""
-    position = (token.value or "").find("--xla_")
-    between = (token.value or "")[:position][-1:]
-    glue = f" in place of {between!r}" if between in {":", ",", ";"} else ""
-    return f"put a blank{glue} before each --"
-
-
-@RULES.rule(
-    "XLA113",
-    "flags lost inside a value",
-    reason="A flag that takes any text swallows what follows: the flags inside never count, "
-    "and XLA says nothing.",
-    remedy="close the quote, and separate flags by blanks",
-    source=_TOKENIZER,
-    stage="silent",
-)
-def swallowed(w: Workload) -> Iterator[Fault]:
-    """An open quote or a glued flag on a flag that takes any text."""
-    for read, token, kind, place, refused in _swallowing(w):
-        if not refused and "--xla_" in (token.value or ""):
-            message = f"the value is all of {_cut(token)}"
-            hint = _separated(token) if kind == "joined" else "close the quote"
-            yield Fault(token.name, message, read.text.at(place), hint)
-
-
-@RULES.rule(
-    "XLA114",
-    "quote that is never closed at the end of the text",
-    reason="It does no harm where it stands, but takes in whatever is added to the text.",
-    remedy="close the quote, or leave quotes out",
-    source=_TOKENIZER,
-    severity="warning",
-    stage="silent",
-)
-def harmless_quote(w: Workload) -> Iterator[Fault]:
-    """An open quote that takes in no flag."""
-    for read, token, kind, place, refused in _swallowing(w):
-        if kind == "quote" and not refused and "--xla_" not in (token.value or ""):
-            yield Fault(token.name, f"the value is {_cut(token)}", read.text.at(place))
-
-
 @RULES.rule(
     "XLA107",
     "quote in front of a flag",
@@ -398,80 +303,5 @@ def backslash(w: Workload) -> Iterator[Fault]:
     yield from _stray(w, "backslash", "which continues no line here")
 
 
-@RULES.rule(
-    "XLA111",
-    "flag given twice",
-    reason="The last one counts, in silence; the other one is only read by people.",
-    remedy="keep one of them",
-    source=_TOKENIZER,
-    severity="warning",
-    stage="silent",
-)
-def given_twice(w: Workload) -> Iterator[Fault]:
-    """The same flag with different values, one of which is lost."""
-    for read, tokens in _repeated(w):
-        catalogue = judges(w).first
-        flag = catalogue.flag(tokens[-1].name)
-        if flag is not None and flag.accumulates:
-            continue
-        for earlier, later in pairwise(tokens):
-            if _same(w, earlier, later) or _edits(w, later):
-                continue
-            place = read.text.at(later.offset)
-            where = f"line {place.line}" if place.line else "later in the text"
-            message = f"{_said(earlier)} does not count: {_said(later)} stands {where}"
-            yield Fault(earlier.name, message, read.text.at(earlier.offset))
-
-
-@RULES.rule(
-    "XLA112",
-    "list flag given in parts",
-    reason="Some list flags collect their repeats, and +X or -X edits what was set before; a "
-    "plain list replaces it.",
-    remedy="one list is easier to read",
-    source=_TOKENIZER,
-    severity="note",
-    stage="advice",
-)
-def in_parts(w: Workload) -> Iterator[Fault]:
-    """A list flag whose repeats add up."""
-    for read, tokens in _repeated(w):
-        catalogue = judges(w).first
-        flag = catalogue.flag(tokens[-1].name)
-        if flag is None or not (flag.accumulates or _edits(w, tokens[-1])):
-            continue
-        merged = catalogue.merge([(token.name, token.value) for token in tokens])[flag.name]
-        message = f"{len(tokens)} parts make {shown(merged)}"
-        yield Fault(flag.name, message, read.text.at(tokens[-1].offset))
-
-
-def _repeated(w: Workload) -> Iterator[tuple[Reading, tuple[FlagToken, ...]]]:
-    if (read := reading(w)) is None:
-        return
-    for tokens in read.parsed.repeated.values():
-        if not any(map(read.partial, tokens)):
-            yield read, tokens
-
-
-def _same(w: Workload, one: FlagToken, other: FlagToken) -> bool:
-    return _canonical(w, one) == _canonical(w, other)
-
-
-def _canonical(w: Workload, token: FlagToken) -> str:
-    value = "true" if token.value is None else token.value
-    flag = judges(w).first.flag(token.name)
-    if flag is None or flag.fault(value) is not None:
-        return value
-    try:
-        return flag.spell(value)
-    except ValueUsageError:  # a text that quotes alone make possible
-        return value
-
-
-def _edits(w: Workload, token: FlagToken) -> bool:
-    flag = judges(w).first.flag(token.name)
-    return flag is not None and flag.edits and (token.value or "").lstrip()[:1] in {"+", "-"}
-
-
-def _said(token: FlagToken) -> str:
-    return f"--{token.name}" + ("" if token.value is None else f"={token.value}")
+RULES.all.extend(xla_swallowed.RULES.all)
+RULES.all.extend(xla_repeats.RULES.all)

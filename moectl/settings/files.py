@@ -114,13 +114,14 @@ def read_text(path: Path) -> str:
         LocalFilesError: it cannot be opened.
         SourceError: it is not UTF-8 text, or too large to be one of ours.
     """
-    if path.exists() and not path.is_file():
-        raise LocalFilesError(f"{path} is not a regular file")
     try:
+        if path.exists() and not path.is_file():
+            raise LocalFilesError(f"{path} is not a regular file")
         with path.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise LocalFilesError(f"{path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # a name too long, or with a NUL character
+        why = error.strerror if isinstance(error, OSError) else error
+        raise LocalFilesError(f"{path}: {why or error}") from None
     if len(raw) > MAX_BYTES:
         raise SourceError(str(path), None, f"it is larger than {MAX_BYTES >> 20} MiB")
     try:

@@ -289,6 +289,28 @@ def odd_word(draft: Draft, rng: random.Random) -> None:
     draft.did.append(f"argument {word!r}")
 
 
+def slip(text: str, rng: random.Random) -> str:
+    """Return the file with one wrong keystroke in it."""
+    lines = text.split("\n")
+    line, where = rng.randrange(len(lines)), rng.randrange(len(text) + 1)
+    kind = rng.randrange(5)
+    if kind == 0:
+        return text[:where] + text[where + 1 :]
+    if kind == 1:
+        return text[:where] + rng.choice(KEYS_PRESSED) + text[where:]
+    if kind == 2:
+        lines[line] = rng.choice((" ", "  ", "\t", "- ", "#")) + lines[line]
+    if kind == 3:
+        lines.insert(line, rng.choice(lines))
+    if kind == 4:
+        lines[line] += rng.choice((" # why", "#", ":", " :", ",", "  ", "\\", "'", '"'))
+    return "\n".join(lines)
+
+
+KEYS_PRESSED = "abz019_:#-?,[]{}&*!|>'\"%@`= ~<.\\/+$\n"
+SLIPS = 0.03  # of the cases
+
+
 Change = Callable[[Draft, random.Random], None]
 CHANGES: tuple[tuple[Change, int], ...] = (
     (on_topic, 40),
@@ -313,9 +335,13 @@ def draw(seed: int, index: int) -> Case:
         change(draft, rng)
     if rng.random() < 0.6:
         fit(draft)
+    text = draft.text()
+    if rng.random() < SLIPS:
+        text = slip(text, rng)
+        draft.did.append("a slip of the keyboard")
     return Case(
         id=f"{seed}:{index}",
-        text=draft.text(),
+        text=text,
         arguments=draft.arguments(),
         devices=draft.devices,
         slices=draft.slices,

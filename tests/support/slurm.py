@@ -2,7 +2,8 @@
 
 One munged, one slurmctld and one slurmd a node, all under a temporary folder and in a mount
 namespace of their own, where the node names resolve; nothing of the machine is changed.
-Needs root, slurm-wlm, munge, and libslurm-dev with a C compiler for the pyxis stand-in.
+Needs root, slurm-wlm, munge, and libslurm-dev with a C compiler for the pyxis stand-in; with
+accounting also slurmdbd, its MySQL plugin and MariaDB.
 """
 
 from __future__ import annotations
@@ -21,18 +22,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "scontrol", "gcc", "unshare")
+ACCOUNTING = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
 ADMIN_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 STUB = Path(__file__).with_name("pyxis_stub.c")
 LIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED"}
 
 
-def missing() -> str:
+def missing(*, accounting: bool = False) -> str:
     """Return what is missing here for a real Slurm, or an empty text."""
-    absent = [name for name in PROGRAMS if shutil.which(name, path=ADMIN_PATH) is None]
+    names = (*PROGRAMS, *ACCOUNTING) if accounting else PROGRAMS
+    absent = [name for name in names if shutil.which(name, path=ADMIN_PATH) is None]
     if absent:
         return f"Slurm's programs are not installed ({', '.join(absent)})"
     if not Path("/usr/include/slurm/spank.h").is_file():
         return "Slurm's headers are not installed (libslurm-dev)"
+    if accounting and not list(Path("/usr/lib").glob("*/slurm*/accounting_storage_mysql.so")):
+        return "slurmdbd's plugin for MariaDB is not installed (slurm-wlm-mysql-plugin)"
     return "" if os.geteuid() == 0 else "a real Slurm of several nodes needs root"
 
 
@@ -136,10 +141,36 @@ def _free_ports(count: int) -> int:
 
 
 def _configuration(
-    root: Path, version: str, *, nodes: int, gpus: int, cpus: int, extra: str
+    root: Path, version: str, *, nodes: int, gpus: int, cpus: int, extra: str, accounting: bool
 ) -> None:
     """Write slurm.conf and its companions."""
-    port = _free_ports(nodes + 1)
+    port = _free_ports(nodes + 3)
+    accounts = "AccountingStorageType=accounting_storage/none"
+    if accounting:
+        accounts = f"""\
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort={port + nodes + 1}
+AccountingStoragePass={root}/munge.socket
+AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=associations,limits,qos"""
+        (root / "slurmdbd.conf").write_text(f"""\
+AuthType=auth/munge
+AuthInfo=socket={root}/munge.socket
+DbdHost=localhost
+DbdPort={port + nodes + 1}
+SlurmUser=root
+PidFile={root}/run/slurmdbd.pid
+LogFile={root}/log/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={port + nodes + 2}
+StorageUser=slurm
+StoragePass=x
+StorageLoc=slurm_acct_db
+""")
+        (root / "slurmdbd.conf").chmod(0o600)
+        (root / "mariadb.port").write_text(str(port + nodes + 2))
     host = socket.gethostname().split(".")[0]
     names = f"gpu[{0:03d}-{nodes - 1:03d}]"
     devices = root / "dev"
@@ -194,7 +225,7 @@ SlurmdTimeout=300
 MessageTimeout=60
 TreeWidth=64
 GresTypes=gpu
-AccountingStorageType=accounting_storage/none
+{accounts}
 JobCompType=jobcomp/none
 PlugStackConfig={root}/plugstack.conf
 {extra}
@@ -202,6 +233,32 @@ NodeName={names} NodeHostName={host} NodeAddr=127.0.0.1 \
 Port=[{port + 1}-{port + nodes}] CPUs={cpus} RealMemory=100000 Gres=gpu:{gpus} State=UNKNOWN
 PartitionName=batch Nodes={names} Default=YES MaxTime=INFINITE State=UP
 """)
+
+
+# Quick rather than safe: the database dies with the test.
+_DATABASE = """
+mariadb-install-db --no-defaults --user=root --datadir={at}/mysql --skip-test-db \\
+  --auth-root-authentication-method=normal --innodb-log-file-size=8M >{at}/log/install.log 2>&1
+setsid mariadbd --no-defaults --user=root --datadir={at}/mysql --socket={at}/mysql.socket \\
+  --pid-file={at}/run/mariadbd.pid --port={port} --bind-address=127.0.0.1 \\
+  --innodb-buffer-pool-size=64M --innodb-log-file-size=8M --innodb-lock-wait-timeout=900 \\
+  --innodb-flush-log-at-trx-commit=0 --skip-innodb-doublewrite \\
+  --log-error={at}/log/mariadbd.log </dev/null >/dev/null 2>&1 &
+sql() {{ mariadb --no-defaults -uroot --socket={at}/mysql.socket -e "$1"; }}
+tries=0
+until sql 'select 1' >/dev/null 2>&1; do
+  tries=$((tries + 1)); [ $tries -lt 300 ]; sleep 0.1
+done
+sql "create database slurm_acct_db; create user slurm@'%' identified by 'x';
+  grant all on slurm_acct_db.* to slurm@'%'"
+slurmdbd
+tries=0
+until sacctmgr -n -i add cluster moectl >/dev/null 2>&1; do
+  tries=$((tries + 1)); [ $tries -lt 300 ]; sleep 0.1
+done
+sacctmgr -n -i add account moectl cluster=moectl >/dev/null
+sacctmgr -n -i add user root account=moectl >/dev/null
+"""
 
 
 def _start(root: Path, nodes: int) -> None:
@@ -218,11 +275,14 @@ def _start(root: Path, nodes: int) -> None:
     key.write_bytes(os.urandom(1024))
     key.chmod(0o600)
     at = shlex.quote(str(root))
+    database = root / "mariadb.port"
+    accounts = _DATABASE.format(at=at, port=database.read_text()) if database.is_file() else ""
     script = f"""
 set -e
 mount --bind {at}/hosts /etc/hosts 2>/dev/null || true
 munged --force --key-file={at}/munge.key --socket={at}/munge.socket --num-threads=2 \
   --pid-file={at}/run/munged.pid --log-file={at}/log/munged.log --seed-file={at}/munge.seed
+{accounts}
 slurmctld
 for node in {" ".join(names)}; do slurmd -N "$node"; done
 """
@@ -241,7 +301,7 @@ for node in {" ".join(names)}; do slurmd -N "$node"; done
 def _stop(root: Path) -> None:
     """Stop what was started, by the process ids it left."""
     numbers = []
-    for name in ("slurmctld", "slurmd-*", "munged"):
+    for name in ("slurmctld", "slurmd-*", "slurmdbd", "mariadbd", "munged"):
         for file in (root / "run").glob(f"{name}.pid"):
             text = file.read_text().strip()
             if text.isdigit():
@@ -267,7 +327,9 @@ def _alive(number: int) -> bool:
 
 
 @contextlib.contextmanager
-def cluster(nodes: int = 32, gpus: int = 4, cpus: int = 64, extra: str = "") -> Iterator[Slurm]:
+def cluster(
+    nodes: int = 32, gpus: int = 4, cpus: int = 64, extra: str = "", *, accounting: bool = False
+) -> Iterator[Slurm]:
     """Start a Slurm and stop it again.
 
     Args:
@@ -275,6 +337,8 @@ def cluster(nodes: int = 32, gpus: int = 4, cpus: int = 64, extra: str = "") -> 
         gpus: pretend GPUs a node.
         cpus: CPUs each node claims to have.
         extra: further lines of slurm.conf.
+        accounting: whether it keeps accounts (`sacct`) and enforces them; the account is
+            "moectl".
     """
     version = subprocess.run(
         ["slurmctld", "-V"], env={"PATH": ADMIN_PATH}, capture_output=True, text=True, check=True
@@ -284,7 +348,9 @@ def cluster(nodes: int = 32, gpus: int = 4, cpus: int = 64, extra: str = "") -> 
     slurm = Slurm(root, version, root / "image.env")
     slurm.image_environment.write_text("")
     try:
-        _configuration(root, version, nodes=nodes, gpus=gpus, cpus=cpus, extra=extra)
+        _configuration(
+            root, version, nodes=nodes, gpus=gpus, cpus=cpus, extra=extra, accounting=accounting
+        )
         _start(root, nodes)
         deadline = time.monotonic() + 60
         while True:
