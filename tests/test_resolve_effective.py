@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from moectl.facts import maxtext
 from moectl.job import Origin, Value
+from moectl.resolve.coercion import coerce
 from moectl.resolve.effective import (
     based_on,
     clashes,
-    coerce,
     effective,
     lost,
     model_file,

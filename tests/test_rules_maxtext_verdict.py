@@ -40,13 +40,28 @@ def test_a_value_of_the_command_line_that_is_no_yaml_is_refused() -> None:
 
 @pytest.mark.parametrize("base", ["nosuch.yml", "5", "null", "''", "/etc/passwd", "[base.yml]"])
 def test_a_base_that_is_no_file_of_maxtexts_is_refused(base: str) -> None:
-    findings = refused(f"base_config: {base}\n", (), 8, 1)
-    assert [finding.field for finding in findings] == ["base_config"]
+    findings = refused(f"steps: 5\nbase_config: {base}\n", (), 8, 1)
+    assert [(finding.code, finding.line) for finding in findings] == [("FILE102", 2)]
+    assert "base_config" in findings[0].message
 
 
-@pytest.mark.parametrize("base", ["base.yml", "./base.yml", "inference/inference.yml"])
+@pytest.mark.parametrize(
+    "base", ["base.yml", "./base.yml", "models/mixtral-8x7b.yml", "gpu/gpu_smoke_test.yml"]
+)
 def test_a_base_of_maxtexts_is_not(base: str) -> None:
     assert refused(f"base_config: {base}\n", (), 8, 1) == []
+
+
+def test_what_a_base_of_maxtexts_says_counts_below_the_file() -> None:
+    held = workload("base_config: post_train/sft.yml\n", (), 8, 1)
+    assert held.effective["use_sft"] is True
+    assert held.effective["num_slices"] == -1  # from base.yml, on which it builds
+    assert workload("base_config: post_train/sft.yml\nuse_sft: false\n").value("use_sft") is False
+    codes = [f.code for f in refused("base_config: post_train/dpo.yml\n", (), 8, 1)]
+    assert "DATA109" in codes
+    model = workload("base_config: models/mixtral-8x7b.yml\n", (), 8, 1)
+    assert model.effective["num_experts"] == 8
+    assert model.config["base_config"].value is None
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 Phase: TypeAlias = Literal[
     "pending", "running", "completing", "completed", "failed", "cancelled", "timeout",
-    "node failure", "preempted", "out of memory", "requeued", "suspended", "unknown",
+    "node failure", "preempted", "out of memory", "requeued", "suspended", "refused", "unknown",
 ]  # fmt: skip
 LIVE: frozenset[Phase] = frozenset({"pending", "running", "completing", "requeued", "suspended"})
 
@@ -20,7 +22,8 @@ class JobState:
 
     Attributes:
         job: its id.
-        phase: what it does, in words that all backends share.
+        phase: what it does, in words that all backends share. "refused" is a job that the
+            scheduler took down and turned away at once; it never was one.
         raw: the scheduler's own word.
         reason: why it waits or ended, in the scheduler's own words; empty if it says none.
         nodes: compact list of its nodes; empty before it has any.
@@ -28,7 +31,8 @@ class JobState:
         end: when it ended; empty before.
         exit_code: exit code of the batch script; None before its end.
         signal: the signal that ended it, 0 if none did.
-        restarts: how often it was requeued.
+        restarts: how often it was requeued, as far as the scheduler still knows.
+        name: its name.
     """
 
     job: str
@@ -41,11 +45,28 @@ class JobState:
     exit_code: int | None = None
     signal: int = 0
     restarts: int = 0
+    name: str = ""
 
     @property
     def live(self) -> bool:
         """Whether it may still do something."""
         return self.phase in LIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A run that is asked about.
+
+    Attributes:
+        name: the name of its jobs.
+        jobs: ids that are known.
+        since: seconds since the epoch; jobs of the name that are not known are looked for from
+            then on among the ended ones too. None looks for none of those.
+    """
+
+    name: str
+    jobs: tuple[str, ...] = ()
+    since: float | None = None
 
 
 class Backend(Protocol):
@@ -67,14 +88,21 @@ class Backend(Protocol):
             lock: a file descriptor that whatever submits keeps open until it is done.
         """
 
-    def find(self, job_name: str) -> list[str]:
-        """Return the ids of this person's jobs of a name, oldest first, ended ones included."""
+    def survey(self, wanted: Sequence[Wanted]) -> Mapping[str, tuple[JobState, ...]]:
+        """Return what the jobs of runs do, by job name, oldest first.
+
+        All runs together cost a fixed number of calls. A known job that the scheduler has
+        forgotten is "unknown"; one that has its id and another name is somebody else's.
+        """
 
     def states(self, jobs: Sequence[str]) -> Mapping[str, JobState]:
         """Return what the jobs do; all of them are asked for at once."""
 
-    def cancel(self, jobs: Sequence[str]) -> None:
-        """End jobs; those that ended already are no fault."""
+    def find(self, job_name: str) -> list[str]:
+        """Return the ids of this person's jobs of a name, oldest first, ended ones included."""
 
-    def test(self, script: Path, options: Sequence[str] = ()) -> str:
+    def cancel(self, jobs: Sequence[str], job_name: str) -> None:
+        """End the jobs of a name; those that ended already are no fault."""
+
+    def test(self, script: str, folder: Path, options: Sequence[str] = ()) -> str:
         """Return what the scheduler would do with a script, in its own words."""

@@ -6,14 +6,20 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from moectl.errors import BackendError
 from moectl.facts.yaml_facts import read
-from moectl.launch.backend import JobState, Phase
+from moectl.launch.backend import JobState, Phase, Wanted
 
 SECONDS = 60
+# Characters of one argument; Linux takes 128 KiB (MAX_ARG_STRLEN).
+LONGEST = 100_000
+# A controller's clock may go before or after this machine's.
+CLOCKS_DIFFER_SECONDS = 3600
+FOUND_SECONDS = 90 * 86400
 # squeue and sacct end a state with what happened to it, e.g. "CANCELLED by 1000".
 _PHASES: Mapping[str, Phase] = {
     "PENDING": "pending",
@@ -41,9 +47,16 @@ _PHASES: Mapping[str, Phase] = {
     "SUSPENDED": "suspended",
     "STOPPED": "suspended",
 }
-_QUEUE = ("%A", "%T", "%r", "%N", "%S", "%e")
-_NOTHING = frozenset({"", "None", "N/A", "Unknown", "(null)", "None assigned", "INVALID"})
+# Names come last: a person's own may hold the separator. Width 0 cuts nothing.
+_QUEUE = (
+    "JobID", "State", "Reason", "NodeList", "StartTime", "EndTime", "exit_code", "RestartCnt",
+    "Name",
+)  # fmt: skip
+_ACCOUNT = ("JobIDRaw", "State", "Reason", "NodeList", "Start", "End", "ExitCode", "JobName")
+_NOTHING = frozenset({"", "None", "N/A", "Unknown", "(null)", "None assigned", "INVALID", "n/a"})
+_NUMBER = re.compile("[0-9]{1,19}")
 _LOST_JOBS = re.compile(r"[Ii]nvalid job id")
+_NO_ACCOUNTS = re.compile(r"accounting storage is disabled")
 
 
 def available() -> bool:
@@ -67,54 +80,96 @@ class Slurm:
         words = ["sbatch", "--parsable", f"--job-name={job_name}", *options, script.name]
         answer = _call(words, script.parent, lock=lock)
         job = answer.strip().splitlines()[-1].partition(";")[0] if answer.strip() else ""
-        if not job.isdigit():
+        if not _NUMBER.fullmatch(job):
             raise BackendError(f"sbatch gave no job id but {answer.strip()[:200]!r}")
         return job
 
-    def find(self, job_name: str) -> list[str]:
-        """Return the ids of this person's jobs of a name, oldest first."""
-        name = f"--name={job_name}"
-        queued = _call(["squeue", "--me", "--noheader", "--states=all", name, "--format=%A"])
-        found = {line.strip() for line in queued.splitlines()}
-        found |= {row[0] for row in _accounting([name, "--starttime=now-90days"])}
-        return sorted((job for job in found if job.isdigit()), key=int)
+    def survey(self, wanted: Sequence[Wanted]) -> dict[str, tuple[JobState, ...]]:
+        """Return what the jobs of runs do: one squeue for all, one sacct for what it lacks.
+
+        While the accounts do not answer, a run whose ended jobs are looked for is left out of
+        the answer unless the queue holds a job of it.
+
+        Raises:
+            BackendError: Slurm cannot be asked.
+        """
+        if not wanted:
+            return {}
+        names = {one.name for one in wanted}
+        queued = {state.job: state for state in _queued() if state.name in names}
+        lacking = [
+            one
+            for one in wanted
+            if one.since is not None or any(job not in queued for job in one.jobs)
+        ]
+        accounts = _ended(lacking, queued)
+        ended = (state for state in accounts or () if state.name in names)
+        known = {state.job: state for state in ended} | queued
+        answer: dict[str, dict[str, JobState]] = {one.name: {} for one in wanted}
+        for state in known.values():
+            answer[state.name][state.job] = state
+        for one in wanted:
+            for job in one.jobs:
+                answer[one.name].setdefault(job, JobState(job, "unknown", name=one.name))
+        if accounts is None:
+            untold = [one.name for one in wanted if one.since is not None and not answer[one.name]]
+            for name in untold:
+                del answer[name]
+        return {name: tuple(_oldest_first(jobs.values())) for name, jobs in answer.items()}
 
     def states(self, jobs: Sequence[str]) -> dict[str, JobState]:
         """Return what the jobs do: one squeue for all, and one sacct for those it lacks.
 
         A job that neither knows is unknown; other people's jobs are never looked at.
+
+        Raises:
+            BackendError: Slurm cannot be asked.
         """
-        wanted = [job for job in dict.fromkeys(jobs) if job.isdigit()]
-        if not wanted:
-            return {job: JobState(job, "unknown") for job in jobs}
-        found = {state.job: state for state in _queued() if state.job in wanted}
-        rest = [job for job in wanted if job not in found]
-        if rest:
-            rows = _accounting([f"--jobs={','.join(rest)}"])
-            found |= {state.job: state for state in map(_accounted, rows)}
+        wanted = [job for job in dict.fromkeys(jobs) if _NUMBER.fullmatch(job)]
+        found: dict[str, JobState] = {}
+        if wanted:
+            found = {state.job: state for state in _queued() if state.job in set(wanted)}
+            if rest := [job for job in wanted if job not in found]:
+                rows = _accounting([f"--jobs={','.join(rest)}"])
+                found |= {state.job: state for state in rows or ()}
         return {job: found.get(job, JobState(job, "unknown")) for job in jobs}
 
-    def cancel(self, jobs: Sequence[str]) -> None:
-        """End jobs; those that ended already are no fault.
+    def find(self, job_name: str) -> list[str]:
+        """Return the ids of this person's jobs of a name, oldest first.
+
+        Raises:
+            BackendError: Slurm cannot be asked.
+        """
+        found = self.survey([Wanted(job_name, since=time.time() - FOUND_SECONDS)])
+        if job_name not in found:
+            raise BackendError("Slurm's accounts do not answer; try again in a moment")
+        states = found[job_name]
+        return [state.job for state in states if state.phase != "refused"]
+
+    def cancel(self, jobs: Sequence[str], job_name: str) -> None:
+        """End the jobs of a name; those that ended already are no fault.
+
+        The name goes along, since a Slurm that was set up anew counts job ids from the start.
 
         Raises:
             BackendError: Slurm refuses or cannot be reached.
         """
-        if jobs:
+        numbers = [job for job in jobs if _NUMBER.fullmatch(job)]
+        if numbers:
             try:
-                _call(["scancel", *jobs])
+                _call(["scancel", f"--name={job_name}", *numbers])
             except BackendError as error:
                 if not _LOST_JOBS.search(str(error)):
                     raise
 
-    def test(self, script: Path, options: Sequence[str] = ()) -> str:
-        """Return what Slurm would do with a script, in its own words.
+    def test(self, script: str, folder: Path, options: Sequence[str] = ()) -> str:
+        """Return what Slurm would do with a script, in its own words; nothing is written.
 
         Raises:
             BackendError: it would refuse.
         """
-        words = ["sbatch", "--test-only", *options, script.name]
-        return _call(words, script.parent, errors=True).strip()
+        words = ["sbatch", "--test-only", *options]
+        return _call(words, folder, errors=True, text=script).strip()
 
 
 def _call(
@@ -123,8 +178,16 @@ def _call(
     *,
     errors: bool = False,
     lock: int | None = None,
+    text: str | None = None,
 ) -> str:
     """Run one of Slurm's programs and return what it printed.
+
+    Args:
+        words: its command line.
+        folder: where it runs.
+        errors: whether standard error is part of the answer.
+        lock: a file descriptor it inherits.
+        text: its standard input.
 
     Raises:
         BackendError: it failed; the cause in a sentence, its own words below.
@@ -140,11 +203,15 @@ def _call(
             errors="replace",
             timeout=SECONDS,
             check=False,
-            stdin=subprocess.DEVNULL,
             pass_fds=() if lock is None else (lock,),
+            input=text or "",
         )
     except FileNotFoundError:
-        raise BackendError(f"{words[0]} is not on this machine; Slurm's programs are") from None
+        if folder is not None and not folder.is_dir():
+            raise BackendError(f"{folder} is not there any more") from None
+        raise BackendError(
+            f"{words[0]} is not on this machine: it is one where Slurm's programs are that submits"
+        ) from None
     except subprocess.TimeoutExpired:
         raise BackendError(f"{words[0]} gave no answer in {SECONDS} s") from None
     except OSError as error:
@@ -165,54 +232,120 @@ def refusal(program: str, said: str) -> str:
 
 def _queued() -> Iterator[JobState]:
     """Yield every job of this person that Slurm still holds, recently ended ones included."""
-    answer = _call(["squeue", "--me", "--noheader", "--states=all", f"--format={'|'.join(_QUEUE)}"])
+    form = ",".join(f"{field}:0|" for field in _QUEUE)
+    answer = _call(["squeue", "--me", "--noheader", "--states=all", f"--Format={form}"])
     for line in answer.splitlines():
-        fields = line.split("|")
-        if len(fields) != len(_QUEUE):
-            continue
-        job, raw, reason, nodes, start, end = (_plain(text) for text in fields)
-        phase = _PHASES.get(raw, "unknown")
-        if phase in {"pending"}:
-            start = end = ""
-        yield JobState(job, phase, raw, reason, nodes, start, end)
+        fields = line.removesuffix("|").split("|", len(_QUEUE) - 1)
+        if len(fields) == len(_QUEUE):
+            job, raw, reason, nodes, start, end, status, restarts = map(_plain, fields[:-1])
+            code = _whole(status)  # as wait(2) has it
+            times = (nodes, start, end)
+            how = (code >> 8 & 0xFF, code & 0x7F)
+            yield _state(job, raw, reason, times, how, restarts, fields[-1])
 
 
-def _accounting(words: Sequence[str]) -> list[list[str]]:
-    """Return rows of sacct; none where the site keeps no accounts."""
-    columns = "JobIDRaw,State,ExitCode,Start,End,NodeList,Restarts,Reason"
+def _ended(wanted: Sequence[Wanted], queued: Mapping[str, JobState]) -> list[JobState] | None:
+    """Return accounts of runs, of which the queue lacks some jobs or may lack them.
+
+    None: there are accounts, but they do not answer.
+    """
+    if not wanted:
+        return []
+    looked_for = [one.since for one in wanted if one.since is not None]
+    if not looked_for:
+        known = (job for one in wanted for job in one.jobs if job not in queued)
+        jobs = [job for job in known if _NUMBER.fullmatch(job)]
+        if not jobs:
+            return []
+        asked = f"--jobs={','.join(jobs)}"
+        return _accounting([asked]) if len(asked) < LONGEST else _accounting(_from(0))
+    # Jobs are asked for by name where ids may be missing; sacct takes one or the other.
+    older = any(one.since is None for one in wanted)
+    words = _from(0 if older else min(looked_for))
+    names = f"--name={','.join(one.name for one in wanted)}"
+    return _accounting([*words, names] if len(names) < LONGEST else words)
+
+
+def _from(moment: float) -> list[str]:
+    """Return sacct's option for jobs since a moment; 0 is as long as accounts are kept."""
+    if not moment:
+        return ["--starttime=1970-01-02"]
+    age = max(0, int(time.time() - moment)) + CLOCKS_DIFFER_SECONDS
+    return [f"--starttime=now-{age}seconds"]
+
+
+def _accounting(words: Sequence[str]) -> list[JobState] | None:
+    """Return what sacct says; nothing where the site keeps no accounts.
+
+    None: it keeps them, but they do not answer. The queue is the truth about every job that may
+    still do something, so that only ended jobs are unknown meanwhile.
+    """
+    columns = ",".join(_ACCOUNT)
     try:
         answer = _call(
             ["sacct", "--allocations", "--noheader", "--parsable2", f"--format={columns}", *words]
         )
     except BackendError as error:
-        if "accounting storage is disabled" in str(error) or "Restarts" not in str(error):
+        if _NO_ACCOUNTS.search(str(error)) or shutil.which("sacct") is None:
             return []
-        columns = columns.replace("Restarts,", "")
-        answer = _call(
-            ["sacct", "--allocations", "--noheader", "--parsable2", f"--format={columns}", *words]
-        )
-    wanted = columns.count(",") + 1
-    rows = (line.split("|", wanted - 1) for line in answer.splitlines())
-    return [row for row in rows if len(row) == wanted]
+        return None
+    found = []
+    for line in answer.splitlines():
+        fields = line.split("|", len(_ACCOUNT) - 1)
+        if len(fields) == len(_ACCOUNT):
+            job, raw, reason, nodes, start, end, code = map(_plain, fields[:-1])
+            exit_code, _, ended_by = code.partition(":")
+            how = (_whole(exit_code), _whole(ended_by))
+            found.append(_state(job, raw, reason, (nodes, start, end), how, "", fields[-1]))
+    return found
 
 
-def _accounted(row: Sequence[str]) -> JobState:
-    job, raw, code, start, end, nodes, *rest = (_plain(text) for text in row)
-    word = raw.split(" ", 1)[0].rstrip("+")
-    exit_code, _, ended_by = code.partition(":")
-    restarts = rest[0] if len(rest) > 1 else ""
+def _state(
+    job: str,
+    raw: str,
+    reason: str,
+    where: tuple[str, str, str],
+    how: tuple[int, int],
+    restarts: str,
+    name: str,
+) -> JobState:
+    """Return a job's state of the texts of squeue or sacct.
+
+    Args:
+        job: its id.
+        raw: its state.
+        reason: why.
+        where: nodes, start and end; Slurm guesses the last two before they happen.
+        how: exit code and signal.
+        restarts: how often it was requeued.
+        name: its name.
+    """
+    phase = _PHASES.get(raw.split(" ", 1)[0].rstrip("+"), "unknown")
+    nodes, start, end = where
+    if phase == "failed" and not nodes:
+        phase = "refused"  # Slurm keeps what it turned away, e.g. for a wrong account
+    live = JobState(job, phase).live
     return JobState(
         job,
-        _PHASES.get(word, "unknown"),
+        phase,
         raw,
-        rest[-1] if rest else "",
+        reason,
         nodes,
-        start,
-        end,
-        int(exit_code) if exit_code.isdigit() else None,
-        int(ended_by) if ended_by.isdigit() else 0,
-        int(restarts) if restarts.isdigit() else 0,
+        "" if phase == "pending" else start,
+        "" if live else end,
+        None if live or phase == "unknown" else how[0],
+        how[1],
+        _whole(restarts),
+        name,
     )
+
+
+def _oldest_first(states: Iterable[JobState]) -> list[JobState]:
+    return sorted(states, key=lambda state: state.job.rjust(20, "0"))
+
+
+def _whole(text: str) -> int:
+    return int(text) if _NUMBER.fullmatch(text) else 0
 
 
 def _plain(text: str) -> str:

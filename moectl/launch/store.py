@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -83,7 +84,17 @@ class Store:
         Raises:
             LocalFilesError: a run of that id exists, or the file system refuses.
         """
-        folder = self.folder(record.id)
+        folder = self.reserve(record.id)
+        self.save(record)
+        return folder
+
+    def reserve(self, identity: str) -> Path:
+        """Make the folder of a new run, which is none before its record is saved.
+
+        Raises:
+            LocalFilesError: a folder of that name exists, or the file system refuses.
+        """
+        folder = self.folder(identity)
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             folder.mkdir()
@@ -94,8 +105,11 @@ class Store:
             raise LocalFilesError(
                 f"{error.filename or folder}: {error.strerror or error}"
             ) from None
-        self._write(folder, record)
         return folder
+
+    def discard(self, identity: str) -> None:
+        """Remove the folder of a run that nothing was submitted of."""
+        shutil.rmtree(self.folder(identity), ignore_errors=True)
 
     def save(self, record: RunRecord) -> None:
         """Write a record over the one of the same id, whole or not at all.

@@ -84,9 +84,8 @@ def _size(values: Mapping[str, Any], axes: Any) -> Any:
     return size
 
 
-def mesh(
-    values: Mapping[str, Any], known: Mapping[str, Any], devices: int | None, slices: int | None
-) -> dict[str, Any]:
+def mesh(values: Mapping[str, Any], devices: int | None, slices: int | None) -> dict[str, Any]:
+    """Return the mesh, see `moectl.resolve.derived`."""
     axes, experts, sequence = _axes(values)
     degrees = [values.get(f"dcn_{axis}_parallelism", 1) for axis in _DCN]
     count = _slices(values, degrees, slices)

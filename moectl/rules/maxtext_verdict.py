@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from posixpath import normpath
 from typing import Any
 
 from moectl.errors import SourceError, shown
 from moectl.facts import maxtext
-from moectl.facts.yaml_facts import read
 from moectl.findings import Finding
 from moectl.job import Origin, Value
 from moectl.resolve.derived import derived
 from moectl.resolve.effective import BASE_CONFIG, effective
+from moectl.resolve.own_configs import on_own
 from moectl.rules.rule import Rule, Rules
 from moectl.settings.yaml_source import read_mapping, read_scalar
 from moectl.workload import Text, Workload
@@ -60,18 +59,23 @@ def workload(
             _FILE, _FILE, place.line if place else None, place.column if place else None
         )
         config[key] = Value(value, origin)
+    catalogue = maxtext.load(release)
+    based = on_own(config, catalogue)
+    if based is None:
+        where = config[BASE_CONFIG].origin
+        sentence = f"base_config is {shown(config[BASE_CONFIG].value)}, no file of MaxText's"
+        raise SourceError(_FILE, where.line, sentence)
     said = arguments(words)
     here = Origin("environment")
     variables = {name: Text.of(value, here) for name, value in (environment or {}).items()}
-    catalogue = maxtext.load(release)
-    values = effective(config, said, catalogue)
+    values = effective(based, said, catalogue)
     return Workload(
         kind="MaxText config",
         origin=Origin(_FILE, _FILE, 1, 1),
         maxtext=release,
         jaxlib="",
         is_maxtext=True,
-        config=config,
+        config=based,
         arguments=said,
         effective=values,
         derived=derived(values, devices, slices),
@@ -126,8 +130,6 @@ def refused(
     except SourceError as error:
         origin = Origin(_FILE, error.path, error.line)
         return [Finding("FILE102", "error", "", error.sentence, file=_FILE, line=origin.line)]
-    if sentence := _no_base(found):
-        return [Finding("YAML111", "error", BASE_CONFIG, sentence, file=_FILE)]
     return [
         finding
         for rule in all_rules()
@@ -135,14 +137,3 @@ def refused(
         for finding in rule.findings(found)
         if finding.severity == "error"
     ]
-
-
-def _no_base(w: Workload) -> str:
-    """Say why MaxText finds no file that the configuration builds on; empty if it does."""
-    said = w.config.get(BASE_CONFIG)
-    if said is None:
-        return ""
-    name = said.value
-    if isinstance(name, str) and normpath(name) in read("maxtext_configs.yaml")["configs"]:
-        return ""
-    return f"base_config is {shown(name)}, which is no file of MaxText's"

@@ -15,6 +15,7 @@ RULES = rules()
 _TOKENIZER: Final = (
     "openxla/xla xla/parse_flags_from_env.cc; tried with jaxlib 0.8.3, 0.10.2, 0.11.2, 0.12.0.1"
 )
+_GLUE: Final = (":", ",", ";")  # what people join flags with, as a path or a list is
 
 
 def _swallowing(w: Workload) -> Iterator[tuple[Reading, FlagToken, str, int, bool]]:
@@ -64,6 +65,23 @@ def joined_flags(w: Workload) -> Iterator[Fault]:
         if kind == "joined" and refused:
             message = f"the value is all of {_cut(token)}"
             yield Fault(token.name, message, read.text.at(place), _separated(token))
+    yield from _joined_to_the_unknown(w)
+
+
+def _joined_to_the_unknown(w: Workload) -> Iterator[Fault]:
+    """`$XLA_FLAGS:--xla_b=1`: part of the last flag before, or a file name when none is."""
+    if w.flags is None:
+        return
+    text = w.flags.text
+    for glue in _GLUE:
+        at = text.find(f"{MARK}{glue}--")
+        while at >= 0:
+            end = next((i for i in range(at, len(text)) if text[i] in " \t\n"), len(text))
+            joined = shown(text[at + 1 : end])
+            message = f"{joined} is glued to what stands before it, so it is no flag of its own"
+            hint = f"put a blank in place of {glue!r} before each --"
+            yield Fault("XLA_FLAGS", message, w.flags.at(at + 1), hint)
+            at = text.find(f"{MARK}{glue}--", at + 1)
 
 
 def _cut(token: FlagToken) -> str:
@@ -74,7 +92,7 @@ def _separated(token: FlagToken) -> str:
     """Return the advice to put a blank in front of each flag that is part of a value."""
     position = (token.value or "").find("--xla_")
     between = (token.value or "")[:position][-1:]
-    glue = f" in place of {between!r}" if between in {":", ",", ";"} else ""
+    glue = f" in place of {between!r}" if between in _GLUE else ""
     return f"put a blank{glue} before each --"
 
 
