@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
+_FOR_REPORTS = frozenset({"fix", "hides"})
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
@@ -24,6 +25,7 @@ class Finding:
         column: column in that line, from 1.
         accepted: the reason for which a preset or `--allow` accepts it; empty if nobody did.
         fix: text at that place and what may safely stand there instead, or None.
+        hides: whether the line holds a secret, so that no report may show it.
     """
 
     code: str
@@ -36,6 +38,7 @@ class Finding:
     column: int | None = None
     accepted: str = ""
     fix: tuple[str, str] | None = None
+    hides: bool = False
 
     @property
     def stops(self) -> bool:
@@ -47,8 +50,8 @@ class Finding:
         return replace(self, accepted=reason)
 
     def as_dict(self) -> dict[str, object]:
-        """Return the JSON form: every attribute but the fix under its own name."""
-        return {name: value for name, value in asdict(self).items() if name != "fix"}
+        """Return the JSON form: every attribute under its own name, but those for reports only."""
+        return {name: value for name, value in asdict(self).items() if name not in _FOR_REPORTS}
 
     @property
     def place(self) -> str:

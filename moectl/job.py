@@ -168,8 +168,21 @@ class Cluster:
         segment: whether --segment is asked for (NVL72 placement).
         mounts: mounts every job here gets.
         directives: further #SBATCH lines, each "--option=value".
-        runtime: "pyxis" or "none" (the processes run in the node's own environment).
+        runtime: "pyxis", "apptainer" or "none" (the processes run in the node's own
+            environment).
         python: the interpreter when `runtime` is "none".
+        launcher: "slurm", "local", or empty when the profile leaves it open.
+        image_folder: absolute folder of imported .sqsh files, or empty.
+        slurm_release: release of the Slurm, e.g. "24.11.5"; empty if nobody said it.
+        block_topology: whether the Slurm has topology/block; None if nobody said it.
+        nodes_per_domain: nodes of one NVLink domain of the site, or None for the platform's.
+        usable_nodes: nodes of a domain that a slice may take, or None for all of them.
+        spare_nodes: nodes asked for beyond those of the job.
+        architecture: architecture of the nodes, e.g. "aarch64"; empty if nothing tells it.
+        runs_folder: absolute folder of bundles and records that every node sees, or empty.
+        gpu_hours_limit: GPU-hours above which a launch asks, or None.
+        compile_limit: seconds the watchdog waits for the first step, or None for its own.
+        step_limit: seconds the watchdog waits for the next step, or None for its own.
     """
 
     name: str = ""
@@ -187,6 +200,18 @@ class Cluster:
     directives: tuple[str, ...] = ()
     runtime: str = "pyxis"
     python: str = "python3"
+    launcher: str = ""
+    image_folder: str = ""
+    slurm_release: str = ""
+    block_topology: bool | None = None
+    nodes_per_domain: int | None = None
+    usable_nodes: int | None = None
+    spare_nodes: int = 0
+    architecture: str = ""
+    runs_folder: str = ""
+    gpu_hours_limit: float | None = None
+    compile_limit: int | None = None
+    step_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
 """Decides which node of the job carries which slice. Standard library only, Python 3.8 or newer.
 
 A slice is the set of nodes that carries one ICI mesh, so its nodes must share an NVLink domain.
+Where a slice is wider than a domain, the nodes of an expert group must.
 
     placement.py domain               on every node: prints what the node knows of its domain
     placement.py order ... FOLDER     in the batch script: FOLDER/domains to FOLDER/nodes
 
 `order` puts the nodes of one domain next to each other, domains in the order in which they first
 appear, so that the first node, where the batch script runs and JAX's coordinator listens, stays
-the first. It writes FOLDER/nodes ("NODE SLICE DOMAIN", in the order of the ranks), and
+the first. Nodes that FOLDER/excluded names (one a line), and nodes beyond the job's own, carry
+nothing. It writes FOLDER/nodes ("NODE SLICE DOMAIN", in the order of the ranks), and
 FOLDER/hostfile (one line a process, for srun) when that is not the order Slurm has.
-Exit code 78: the domains do not make whole slices.
+Exit code 78: the domains do not make whole slices, or too few nodes are left.
 """
 
 from __future__ import annotations
@@ -123,23 +125,57 @@ def grouped(nodes: list[tuple[str, str]]) -> list[tuple[str, list[str]]]:
 
 
 def sentence(
-    groups: list[tuple[str, list[str]]], title: str, nodes_per_slice: int, gpus_per_node: int
+    groups: list[tuple[str, list[str]]], title: str, unit: int, what: str, gpus_per_node: int
 ) -> str:
-    """Return the arithmetic of domains that do not make whole slices, and ways out."""
+    """Return the arithmetic of domains that do not make whole units, and ways out.
+
+    Args:
+        groups: what `grouped` gave.
+        title: what the domains are.
+        unit: nodes that must share a domain.
+        what: what they carry, e.g. "a slice".
+        gpus_per_node: GPUs of a node.
+    """
     sizes = [len(nodes) for _, nodes in groups]
     leftover = ", ".join(
-        f"{size} = {size // nodes_per_slice} x {nodes_per_slice} + {size % nodes_per_slice}"
+        f"{size} = {size // unit} x {unit} + {size % unit}"
         for size in dict.fromkeys(sizes)
-        if size % nodes_per_slice
+        if size % unit
     )
     fitting = functools.reduce(math.gcd, sizes)
     parts = " + ".join(str(size) for size in sizes[:24]) + (" + ..." if len(sizes) > 24 else "")
     return (
-        f"the {sum(sizes)} nodes lie in NVLink domains of {parts} ({title}), and a slice takes "
-        f"{nodes_per_slice} nodes of one domain: {leftover}. Ask for --segment={nodes_per_slice} "
+        f"the {sum(sizes)} nodes lie in NVLink domains of {parts} ({title}), and {what} takes "
+        f"{unit} nodes of one domain: {leftover}. Ask for --segment={unit} "
         f"(cluster.segment: true), or exclude nodes, or make the product of the ICI degrees "
         f"{fitting * gpus_per_node} ({plural(fitting, 'node')} a slice)."
     )
+
+
+def picked(
+    groups: list[tuple[str, list[str]]], title: str, units: int, unit: int, what: str
+) -> list[tuple[str, str]]:
+    """Return the (node, domain) that carry `units` whole units; the other nodes are spare.
+
+    Domains and the nodes of each are taken in their order, so the first node stays the first
+    whenever its domain has a whole unit.
+
+    Raises:
+        ValueError: the domains have too few whole units; with the arithmetic.
+    """
+    chosen = []
+    for domain, members in groups:
+        take = min(len(members) // unit, units - len(chosen) // unit) * unit
+        chosen += [(node, domain) for node in members[:take]]
+    if len(chosen) < units * unit:
+        sizes = " + ".join(str(len(members)) for _, members in groups[:24])
+        raise ValueError(
+            f"{units} x {unit} nodes of one NVLink domain each are wanted ({what} takes {unit}), "
+            f"and the nodes that are left lie in domains of {sizes} ({title}), which makes "
+            f"{len(chosen) // unit}. Ask for --segment={unit} (cluster.segment: true) or for more "
+            "spare nodes (cluster.spare_nodes)."
+        )
+    return chosen
 
 
 def placed(
@@ -148,51 +184,74 @@ def placed(
     nodes_per_slice: int,
     nodes_per_domain: int,
     gpus_per_node: int,
+    nodes_per_group: int = 1,
+    spare: int = 0,
+    excluded: frozenset[str] = frozenset(),
 ) -> tuple[list[tuple[str, str]], str]:
     """Decide the order of the nodes.
 
     Args:
         rows: what `read_domains` gave.
-        nodes: nodes of the job.
+        nodes: nodes that run the job.
         nodes_per_slice: nodes that carry one ICI mesh.
         nodes_per_domain: nodes that one NVLink domain of this hardware has.
         gpus_per_node: GPUs of a node.
+        nodes_per_group: whole nodes of whole expert groups, for a slice wider than a domain.
+        spare: nodes of the allocation beyond `nodes`.
+        excluded: nodes that must carry nothing.
 
     Returns:
         ([(node, domain)] in the order of the ranks, what to say about it).
 
     Raises:
-        ValueError: the domains do not make whole slices; with the arithmetic.
+        ValueError: the domains do not make whole slices, or too few nodes are left; with the
+            arithmetic.
     """
-    title, known = known_domains(rows)
-    if len(rows) != nodes:
+    fit = [row for row in rows if row[0] not in excluded]
+    title, known = known_domains(fit)
+    if len(fit) < nodes:
+        if spare or len(fit) < len(rows):
+            raise ValueError(
+                f"{len(fit)} of {nodes + spare} nodes answered and are not excluded, and the job "
+                f"takes {nodes}"
+            )
         return known, f"{len(rows)} of {nodes} nodes answered, so slices follow node order"
+    left = f", {plural(len(fit) - nodes, 'node')} spare" if len(fit) > nodes else ""
     if not title:
-        return known, "no NVLink domain can be seen, so slices follow node order"
+        return known[:nodes], f"no NVLink domain can be seen, so slices follow node order{left}"
+    unit, what = nodes_per_slice, "a slice"
     if nodes_per_slice > nodes_per_domain:
-        return known, (
-            f"a slice of {nodes_per_slice} nodes is wider than an NVLink domain of "
-            f"{nodes_per_domain}, so slices follow node order"
-        )
+        unit, what = nodes_per_group, "an expert group"
+        if not 1 < nodes_per_group <= nodes_per_domain:
+            return known[:nodes], (
+                f"a slice of {nodes_per_slice} nodes is wider than an NVLink domain of "
+                f"{nodes_per_domain}, so slices follow node order{left}"
+            )
     groups = grouped(known)
-    if any(len(members) % nodes_per_slice for _, members in groups):
-        raise ValueError(sentence(groups, title, nodes_per_slice, gpus_per_node))
-    order = [(node, domain) for domain, members in groups for node in members]
-    moved = "" if order == known else ", and ranks follow the domains instead of node order"
+    if len(fit) == nodes and any(len(members) % unit for _, members in groups):
+        raise ValueError(sentence(groups, title, unit, what, gpus_per_node))
+    order = picked(groups, title, nodes // unit, unit, what)
+    names = {node for node, _ in order}
+    same = order == [(node, domain) for node, domain in known if node in names]
+    moved = "" if same else ", and ranks follow the domains instead of node order"
     return order, (
-        f"{nodes} nodes in {plural(len(groups), 'NVLink domain')} ({title}), "
-        f"{plural(nodes // nodes_per_slice, 'slice')}{moved}"
+        f"{nodes} nodes in {plural(len(grouped(order)), 'NVLink domain')} ({title}), "
+        f"{plural(nodes // nodes_per_slice, 'slice')}{moved}{left}"
     )
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file, or nothing."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def order(options: argparse.Namespace) -> int:
     """Read FOLDER/domains, write FOLDER/nodes and maybe FOLDER/hostfile; return the exit code."""
     folder = Path(options.folder)
-    try:
-        text = (folder / "domains").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    rows = read_domains(text)
+    rows = read_domains(text_of(folder / "domains"))
     try:
         nodes, said = placed(
             rows,
@@ -200,6 +259,9 @@ def order(options: argparse.Namespace) -> int:
             options.nodes_per_slice,
             options.nodes_per_domain,
             options.gpus_per_node,
+            options.nodes_per_group,
+            options.spare,
+            frozenset(text_of(folder / "excluded").split()),
         )
     except ValueError as error:
         sys.stderr.write(f"moectl: {error}\n")
@@ -226,6 +288,8 @@ def main(arguments: list[str]) -> int:
     ordering = commands.add_parser("order")
     for name in ("--nodes", "--gpus-per-node", "--nodes-per-slice", "--nodes-per-domain"):
         ordering.add_argument(name, type=int, required=True)
+    ordering.add_argument("--nodes-per-group", type=int, default=1)
+    ordering.add_argument("--spare", type=int, default=0)
     ordering.add_argument("folder")
     options = parser.parse_args(arguments)
     if options.command == "order":

@@ -29,7 +29,7 @@ def canaries(*folders: Path) -> list[Path]:
     return [path for folder in folders for path in folder.rglob("CANARY")]
 
 
-@pytest.mark.parametrize("name", ["placement.py", "as_run.py"])
+@pytest.mark.parametrize("name", ["placement.py", "as_run.py", "watchdog.py"])
 def test_the_programs_are_of_the_standard_library_and_of_python_3_8(name: str) -> None:
     tree = ast.parse(templates.source(name), feature_version=(3, 8))
     imported = {
@@ -42,7 +42,7 @@ def test_the_programs_are_of_the_standard_library_and_of_python_3_8(name: str) -
     assert {module.partition(".")[0] for module in imported} <= set(sys.stdlib_module_names)
 
 
-@pytest.mark.parametrize("name", ["placement.py", "as_run.py"])
+@pytest.mark.parametrize("name", ["placement.py", "as_run.py", "watchdog.py"])
 def test_the_programs_hold_nothing_for_tests(name: str) -> None:
     text = templates.source(name).lower()
     assert re.search(r"\b(test|pytest|mock|fake)\b", text) is None

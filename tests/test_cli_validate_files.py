@@ -139,3 +139,27 @@ def test_a_plain_check_of_a_sound_file_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("job.sh", "export HF_TOKEN=hf_thesecretitself0123456789 NCCL_DEBUG=NOISY\nsrun true\n"),
+        (
+            "pod.yaml",
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: t\n"
+            "    image: r.example.com/jax:1\n    env:\n"
+            "    - {name: WANDB_API_KEY, value: hf_thesecretitself0123456789}\n",
+        ),
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "json", "github", "sarif", "junit"])
+def test_a_secret_in_a_checked_file_is_told_and_never_shown(
+    name: str, text: str, form: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    main(["validate", str(path), "--format", form])
+    said = "".join(capfd.readouterr())
+    assert "thesecretitself" not in said
+    assert "ENV106" in said or "K8S115" in said

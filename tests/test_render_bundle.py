@@ -23,7 +23,8 @@ SETS = [
 def test_a_bundle_has_its_files_with_the_lock_last_and_every_line_ended() -> None:
     files = render("deepseek3-671b").files
     assert list(files) == [
-        "config.yml", "launch.sbatch", "rank.sh", "placement.py", "as_run.py", "moectl.lock.yaml",
+        "config.yml", "launch.sbatch", "rank.sh", "placement.py", "as_run.py", "watchdog.py",
+        "moectl.lock.yaml",
     ]  # fmt: skip
     assert all(text.endswith("\n") and "\r" not in text for text in files.values())
 

@@ -13,7 +13,7 @@ from moectl.workload import UNKNOWN
 
 SAID: dict[str, Any] = {
     "steps": 5, "b": True, "n": None, "f": 1e-3, "l": [1, 2], "d": {"x": 3}, "s": "txt",
-    "a": "${steps}", "loop": "${loop}", "dark": UNKNOWN,
+    "a": "${steps}", "loop": "${loop}", "dark": UNKNOWN, "key": "steps",
 }  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def look(key: str) -> Any:
         ("${oc.env:HOME}", UNKNOWN),
         ("${dark}", UNKNOWN),
         ("x${dark}", UNKNOWN),
-        ("${${s}}", UNKNOWN),
+        ("${${key}}", 5),
+        ("${${dark}}", UNKNOWN),
         (["${steps}", 1], [5, 1]),
         ({"k": "${steps}"}, {"k": 5}),
         ({"k": ["${dark}"]}, UNKNOWN),
@@ -66,7 +67,7 @@ def test_a_reference_stands_for_what_it_names(text: Any, made: Any) -> None:
     [
         "${steps", "${}", "${nope}", "${profil!!er}", "${a,b}", "${..steps}", "${ste ps}",
         "${foo:1}", "${steps:}", "${a'b}", "${a..b}", "${a.}", "${d.y}", "${l.7}", "${.}",
-        "${loop}", "${d.x.y}", ["${nope}"], {"k": "${nope}"},
+        "${loop}", "${d.x.y}", "${${s}}", "${${steps}}", ["${nope}"], {"k": "${nope}"},
     ],
 )  # fmt: skip
 def test_what_omegaconf_refuses_is_refused_in_one_clause(text: Any) -> None:

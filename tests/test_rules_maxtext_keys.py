@@ -132,6 +132,8 @@ def test_a_bad_value_that_does_not_count_is_not_refused() -> None:
     assert found("KEY102", f"{DEEPSEEK}tokenizer_type: bogus\n") == []
     assert len(found("KEY102", f"{BASE}model_name: llama2-7b\ntokenizer_type: bogus\n")) == 1
     assert found("KEY102", f"{BASE}steps: ???\n") == []
+    bare = "model_name: deepseek3-671b\ntokenizer_type: bogus\n"
+    assert len(found("KEY102", bare)) == 1  # nobody names the key that MaxText would look at
 
 
 def test_a_bad_value_behind_an_interpolation_is_refused() -> None:
@@ -210,6 +212,13 @@ def test_an_argument_against_the_model_file_is_refused(
 ) -> None:
     assert bool(found("KEY105", DEEPSEEK, *words)) is clashes
     assert bool(refused(DEEPSEEK, words, 8, 1)) is clashes
+
+
+def test_an_argument_that_repeats_the_model_file_is_noted_only() -> None:
+    assert [f.severity for f in found("KEY113", DEEPSEEK, "num_experts=256")] == ["note"]
+    assert found("KEY113", DEEPSEEK, "num_experts=64") == []
+    assert found("KEY113", DEEPSEEK, "num_experts=256", "override_model_config=true") == []
+    assert refused(DEEPSEEK, ["num_experts=256"], 8, 1) == []
 
 
 def test_a_variable_beside_an_argument_or_the_model_file_is_refused() -> None:

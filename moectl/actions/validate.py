@@ -152,7 +152,7 @@ def _judged(name: str, text: str, the_basis: Basis) -> Outcome:
         kept, suppressed, extra = apply(found, {name: text})
         found = [*kept, *extra]
     ordered = _ordered(found)
-    shown = text if ordered else ""
+    shown = _without_secrets(text, ordered) if ordered else ""
     return _selected(
         Outcome(Checked(name, kind, shown, told), ordered, suppressed), the_basis.given
     )
@@ -224,6 +224,15 @@ def _ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(
         sorted(unique, key=lambda f: (f.file, f.line or 0, f.column or 0, f.code, f.field))
     )
+
+
+def _without_secrets(text: str, findings: Iterable[Finding]) -> str:
+    """Return the text with the lines blank that hold a secret."""
+    hidden = {finding.line for finding in findings if finding.hides}
+    if not hidden:
+        return text
+    lines = text.split("\n")
+    return "\n".join("" if i in hidden else line for i, line in enumerate(lines, start=1))
 
 
 def _selected(outcome: Outcome, given: Given) -> Outcome:

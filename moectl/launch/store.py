@@ -29,11 +29,20 @@ LARGEST = 1 << 20
 
 
 def default_root() -> Path:
-    """Return the folder of the records of this person."""
-    if said := os.environ.get(VARIABLE):
-        return Path(said).expanduser().absolute()
-    state = os.environ.get("XDG_STATE_HOME")
-    base = Path(state) if state else Path.home() / ".local" / "state"
+    """Return the folder of the records of this person.
+
+    Raises:
+        UsageError: there is no home folder, and nothing says where else.
+    """
+    try:
+        if said := os.environ.get(VARIABLE):
+            return Path(said).expanduser().absolute()
+        state = Path(os.environ.get("XDG_STATE_HOME", ""))
+        base = state if state.is_absolute() else Path.home() / ".local" / "state"
+    except RuntimeError:
+        raise UsageError(
+            f"there is no home folder for the records of runs; set {VARIABLE} to a folder"
+        ) from None
     return base / "moectl" / "runs"
 
 
@@ -58,10 +67,18 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What the folder holds: records, newest first, and what could not be read."""
+    """What the folder holds.
+
+    Attributes:
+        records: the runs, newest first.
+        broken: what holds a record that cannot be read.
+        bare: folders without a record: of a launch that is at it, or died before it meant
+            anything, or somebody else's.
+    """
 
     records: tuple[RunRecord, ...]
     broken: tuple[Broken, ...] = ()
+    bare: tuple[Path, ...] = ()
 
 
 class Store:
@@ -163,6 +180,7 @@ class Store:
         """Return all records, newest first; what is no record is told, never an end."""
         records: list[RunRecord] = []
         broken: list[Broken] = []
+        bare: list[Path] = []
         try:
             folders = sorted(entry.path for entry in os.scandir(self.root) if entry.is_dir())
         except FileNotFoundError:
@@ -175,8 +193,10 @@ class Store:
                 records.append(found)
             elif found is not None:
                 broken.append(found)
+            else:
+                bare.append(Path(path))
         records.sort(key=lambda record: (record.created, record.id), reverse=True)
-        return Listing(tuple(records), tuple(broken))
+        return Listing(tuple(records), tuple(broken), tuple(bare))
 
     @contextlib.contextmanager
     def locked(self, identity: str, *, wait: bool = True) -> Iterator[int | None]:

@@ -3,148 +3,242 @@
     intent written and on the disk -> submitted, while the run's lock is held -> job id written
 
 The job carries the run's id as its name, so a job whose id was never written is found again
-by `recover`. The lock goes on to the program that submits: while that may still reach the
+by `settle`. The lock goes on to the program that submits: while that may still reach the
 scheduler, nobody else takes the run for lost.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from moectl.errors import BackendError, UsageError
+from moectl.errors import BackendError, LocalFilesError, UsageError
+from moectl.launch.allocation import Allocation, run_inside
 from moectl.launch.backend import Backend
 from moectl.launch.record import RunRecord, Why
+from moectl.launch.settle import EXIT_CODE, INSIDE, adopt, entries, moment, settle, wanted
 from moectl.launch.store import BUNDLE, Store
 from moectl.settings.bundle_names import LAUNCH
 
-# A lost run is looked for again that long: its job may have come later than its record died.
-LOOKED_FOR_SECONDS = 24 * 3600
 
-
-def moment(seconds: float | None = None) -> str:
-    """Return a moment (now) as 2026-11-30T12:00:00Z."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def intend(
+def launch(
     store: Store,
     backend: Backend,
     record: RunRecord,
     write: Callable[[Path], None],
     *,
+    options: Sequence[str] = (),
     again: bool = False,
 ) -> RunRecord:
-    """Write down what is meant: the bundle, then the record; both are on the disk afterwards.
+    """Write down what is meant, submit it, and write down the job.
 
     Args:
         store: where records lie.
-        backend: asked whether a run of this name is live.
-        record: the run; its bundle is put into its folder unless it names one.
+        backend: what runs it.
+        record: the run, an intent; its bundle is put into its folder unless it names one.
         write: writes the bundle into a folder; not called when the record names a bundle.
+        options: further options of the scheduler's own program.
         again: whether a live run of the same name is no obstacle.
 
     Raises:
         UsageError: a run of this name is live.
         LocalFilesError: the file system refuses.
-        BackendError: the scheduler cannot be asked.
+        BackendError: the scheduler refuses or cannot be asked.
     """
-    with store.whole():
-        if not again:
-            _refuse_live(store, backend, record.name)
-        if not record.bundle:
-            bundle = store.folder(record.id) / BUNDLE
-            write(bundle)
-            record = replace(record, bundle=str(bundle))
-        store.create(record)
-    return record
+    with contextlib.ExitStack() as held:
+        with store.whole():
+            record, lock = _intend(store, backend, record, write, held, again=again)
+        return _submit(store, backend, record, options, "first", lock)
 
 
-def submit(
+def start_inside(
     store: Store,
     backend: Backend,
-    identity: str,
-    options: Sequence[str] = (),
-    why: Why = "first",
-) -> RunRecord:
-    """Submit a job of a run and write its id down.
+    record: RunRecord,
+    write: Callable[[Path], None],
+    where: Allocation,
+    *,
+    again: bool = False,
+    output: int | None = None,
+    tell: Callable[[RunRecord], None] = lambda _: None,
+) -> tuple[RunRecord, int]:
+    """Write down what is meant, start it in an allocation, and return its exit code at the end.
+
+    Args:
+        store: as of `launch`.
+        backend: as of `launch`.
+        record: as of `launch`.
+        write: as of `launch`.
+        where: the allocation.
+        again: as of `launch`.
+        output: the file descriptor of its standard output, if not this process's.
+        tell: called with the run just before it starts.
 
     Raises:
-        UsageError: the run has been submitted already, by somebody else at the same moment.
-        BackendError: the scheduler refuses; the run is then lost, and nothing was submitted.
+        MoectlError: as of `launch`.
     """
-    with store.locked(identity) as lock:
-        record = store.read(identity)
-        if why == "first" and record.state != "intent":
-            raise UsageError(f"{identity} was submitted already, as job {record.job_ids[-1:]}")
-        script = Path(record.bundle) / LAUNCH
-        try:
-            job = backend.submit(script, identity, options, lock)
-        except BackendError:
-            # It may have got there all the same, e.g. when the answer was lost. Where that
-            # cannot be told, it stays an intent, and is looked for the next time.
-            with contextlib.suppress(BackendError):
-                store.save(_found(record, backend, why) or _unsubmitted(record))
-            raise
-        record = record.submitted(job, moment(), why)
+    with contextlib.ExitStack() as held:
+        record = replace(record, options={**record.options, INSIDE: where.job})
+        record = record.submitted(where.job, moment())
+        with store.whole():
+            record, lock = _intend(store, backend, record, write, held, again=again)
+        tell(record)
+        code = run_inside(where, Path(record.bundle), lock, output)
+        record = replace(record, options={**record.options, EXIT_CODE: code})
         store.save(record)
+    return record, code
+
+
+def resume(store: Store, backend: Backend, identity: str, options: Sequence[str] = ()) -> RunRecord:
+    """Submit a further job of a run, of the same bundle.
+
+    Raises:
+        UsageError: the run, or another of its name, is live.
+        LocalFilesError: the bundle is gone, or the file system refuses.
+        BackendError: the scheduler refuses or cannot be asked.
+    """
+    with contextlib.ExitStack() as held:
+        with store.whole():
+            record = store.read(identity)
+            _refuse_inside(record)
+            _refuse_live(store, backend, record.name, "`moectl cancel` ends it")
+            lock = held.enter_context(store.locked(identity))
+            record = store.read(identity)
+            if not (Path(record.bundle) / LAUNCH).is_file():
+                raise LocalFilesError(f"{record.bundle} holds no {LAUNCH} any more; launch anew")
+            why: Why = "resume" if record.jobs else "first"
+            record = replace(record, state="intent")
+            store.save(record)
+        return _submit(store, backend, record, options, why, lock)
+
+
+def cancel(store: Store, backend: Backend, identity: str) -> tuple[RunRecord, list[str]]:
+    """End the jobs of a run that are live; return its record and their ids.
+
+    Raises:
+        LocalFilesError: the file system refuses.
+        BackendError: the scheduler refuses or cannot be asked.
+    """
+    _refuse_inside(store.read(identity))
+    with store.locked(identity):
+        record = store.read(identity)
+        found = backend.survey([wanted(record, search=record.state == "intent")])
+        states = found.get(identity, ())
+        record = adopt(record, states)
+        live = [state.job for state in states if state.live]
+        backend.cancel(live, identity)
+        if live or record.state == "intent":
+            record = replace(record, state="cancelled")
+        store.save(record)
+        return record, live
+
+
+def _intend(
+    store: Store,
+    backend: Backend,
+    record: RunRecord,
+    write: Callable[[Path], None],
+    held: contextlib.ExitStack,
+    *,
+    again: bool,
+) -> tuple[RunRecord, int | None]:
+    if not again:
+        _refuse_live(
+            store,
+            backend,
+            record.name,
+            "--again starts another run beside it, --name calls this one something else",
+        )
+    folder = store.reserve(record.id)
+    try:
+        lock = held.enter_context(store.locked(record.id))
+        if not record.bundle:
+            write(folder / BUNDLE)
+            record = replace(record, bundle=str(folder / BUNDLE))
+        store.save(record)
+    except BaseException:
+        store.discard(record.id)  # nothing was submitted
+        raise
+    return record, lock
+
+
+def _submit(
+    store: Store,
+    backend: Backend,
+    record: RunRecord,
+    options: Sequence[str],
+    why: Why,
+    lock: int | None,
+) -> RunRecord:
+    """Submit a job of an intent, whose lock is held, and write its id down."""
+    try:
+        job = backend.submit(Path(record.bundle) / LAUNCH, record.id, options, lock)
+    except BackendError as error:
+        return _after_a_refusal(store, backend, record, why, error)
+    record = record.submitted(job, moment(), why)
+    try:
+        store.save(record)
+    except LocalFilesError as error:
+        raise LocalFilesError(
+            f"job {job} of {record.id} was submitted, but its id could not be written down "
+            f"({error}); `moectl runs` finds it by its name"
+        ) from None
     return record
 
 
-def recover(store: Store, backend: Backend, records: Iterable[RunRecord]) -> list[RunRecord]:
-    """Return the records with every intent settled: its job found, or lost.
+def _after_a_refusal(
+    store: Store, backend: Backend, record: RunRecord, why: Why, error: BackendError
+) -> RunRecord:
+    """Return the record where the job got there all the same, e.g. the answer was lost.
 
-    An intent whose lock is held is being submitted at this moment and stays as it is; so does
-    one when the scheduler cannot be asked.
+    Where that cannot be told, the run stays an intent and is looked for the next time.
     """
-    settled: list[RunRecord] = []
-    oldest = moment(time.time() - LOOKED_FOR_SECONDS)
-    for record in records:
-        if record.state != "intent" and not (record.state == "lost" and record.created >= oldest):
-            settled.append(record)
-            continue
-        with store.locked(record.id, wait=False) as lock:
-            if lock is not None:
-                now = store.read(record.id)  # somebody may have settled it meanwhile
-                try:
-                    after = _found(now, backend, "first") or _unsubmitted(now)
-                except BackendError:
-                    after = now
-                if after != now:
-                    store.save(after)
-                record = after  # noqa: PLW2901 - the same run, as it is now
-        settled.append(record)
-    return settled
+    try:
+        found = backend.survey([wanted(record, search=True)]).get(record.id)
+    except BackendError:
+        found = None
+    if found is None:
+        raise BackendError(
+            f"{error}\nwhether {record.id} was submitted is not known; `moectl runs` finds out"
+        ) from None
+    after = adopt(record, found, why)
+    with contextlib.suppress(LocalFilesError):
+        store.save(after if after.jobs != record.jobs else entries(record))
+    if after.jobs != record.jobs:
+        return after
+    raise error
 
 
-def _refuse_live(store: Store, backend: Backend, name: str) -> None:
+def _refuse_inside(record: RunRecord) -> None:
+    """Refuse what cannot be done to a run inside somebody's allocation.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if INSIDE in record.options:
+        raise UsageError(
+            f"{record.id} was started inside the allocation {record.options[INSIDE]}, so it "
+            f"ends there; `moectl launch {record.bundle}` starts its bundle again"
+        )
+
+
+def _refuse_live(store: Store, backend: Backend, name: str, remedy: str) -> None:
+    """Refuse a run of a name that a live one has.
+
+    Raises:
+        UsageError: with the live run, and the remedy.
+        BackendError: the scheduler cannot be asked.
+    """
     records = [record for record in store.list().records if record.name == name]
-    for record in recover(store, backend, records):
+    survey = settle(store, backend, records)
+    if survey.unreachable:
+        raise BackendError(survey.unreachable)
+    for record in survey.records:
         if record.state == "intent":
+            raise UsageError(f"{record.id} is being submitted at this moment; {remedy}")
+        if live := [state.job for state in survey.states(record) if state.live]:
             raise UsageError(
-                f"{record.id} is being submitted at this moment; --again starts another run"
+                f"{name} is live already: {record.id}, job {', '.join(live)}; {remedy}"
             )
-        if record.state != "submitted":
-            continue
-        states = backend.states(record.job_ids)
-        live = [job for job, state in states.items() if state.live]
-        if live:
-            raise UsageError(
-                f"{name} is live already: {record.id}, job {', '.join(live)}; "
-                "--again starts another run beside it, --name calls this one something else"
-            )
-
-
-def _found(record: RunRecord, backend: Backend, why: Why) -> RunRecord | None:
-    """Return the record with the jobs that the scheduler has of it, None when it has no new."""
-    new = [job for job in backend.find(record.id) if job not in record.job_ids]
-    for job in new:
-        record = record.submitted(job, moment(), why)
-    return record if new else None
-
-
-def _unsubmitted(record: RunRecord) -> RunRecord:
-    return replace(record, state="lost") if not record.jobs else record

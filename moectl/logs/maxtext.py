@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -198,5 +199,5 @@ def read_log(path: Path, release: str = "") -> Iterator[StepLine | Event]:
                 said = read_line(line, release) if line.endswith("\n") else None
                 if said is not None:
                     yield said
-        except (EOFError, gzip.BadGzipFile, OSError, ValueError):
+        except (EOFError, gzip.BadGzipFile, zlib.error, OSError):
             return

@@ -1,13 +1,14 @@
-"""The container as pyxis is told of it."""
+"""The container as pyxis or apptainer is told of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from moectl.image_names import squashfs_name
 from moectl.job import Image, Job, Mount
 from moectl.settings.bundle_names import MOUNTED
 
-PYXIS = "pyxis"
+PYXIS, APPTAINER = "pyxis", "apptainer"
 
 # Where the importable package lies in a checkout of each: MaxText keeps it under src/,
 # Transformer Engine at the top (and built in place, or its libraries are not found).
@@ -18,7 +19,45 @@ _DOCKER_HUB = {"docker.io", "index.docker.io", "registry-1.docker.io"}
 
 def contained(job: Job) -> bool:
     """Return whether the processes run in a container."""
-    return job.cluster.runtime == PYXIS
+    return job.cluster.runtime in {PYXIS, APPTAINER}
+
+
+def image_file(job: Job) -> str:
+    """Return the image file on the nodes that the job runs from; empty for a registry's image."""
+    image = job.container.image
+    if not contained(job) or image.reference.startswith("/"):
+        return image.reference if contained(job) else ""
+    folder, architecture = job.cluster.image_folder, job.cluster.architecture
+    if not folder or not architecture:
+        return ""
+    name = squashfs_name(image.reference, image.digest, architecture)
+    return f"{folder.rstrip('/')}/{name}"
+
+
+def image_argument(job: Job) -> str:
+    """Return the image as the container's program is told of it."""
+    if file := image_file(job):
+        return file
+    if job.cluster.runtime == APPTAINER:
+        return apptainer_image(job.container.image)
+    return pyxis_image(job.container.image)
+
+
+def apptainer_image(image: Image) -> str:
+    """Return the image as apptainer reads it: `docker://NAME[:TAG]`, or `docker://NAME@DIGEST`.
+
+    containers/image refuses a reference with both tag and digest (docker/docker_transport.go).
+
+    Args:
+        image: see `pyxis_image`.
+    """
+    if image.reference.startswith("/"):
+        return image.reference
+    if not image.digest:
+        return f"docker://{image.reference}"
+    path, _, last = image.reference.rpartition("/")
+    name = last.partition(":")[0]
+    return f"docker://{f'{path}/{name}' if path else name}@{image.digest}"
 
 
 def pyxis_image(image: Image) -> str:
@@ -76,10 +115,10 @@ def own_folders(job: Job) -> list[str]:
 
 
 def mount_option(job: Job) -> str:
-    """Return the value of `--container-mounts`.
+    """Return the value of pyxis' `--container-mounts` and of apptainer's `--bind`.
 
     The bundle is the working directory of the step and is mounted by the name `./`, so the
-    name of its folder, whatever characters it has, never reaches pyxis.
+    name of its folder, whatever characters it has, never reaches them.
     """
     words = [
         f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}" for mount in mounts(job)

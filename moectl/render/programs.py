@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from moectl.facts.yaml_facts import read
 from moectl.job import Job
 from moectl.render import container, slurm_checks, templates, variables
 from moectl.render.config import arguments
@@ -9,10 +12,12 @@ from moectl.render.config import arguments
 RANK = "rank.sh"
 PLACEMENT = "placement.py"
 AS_RUN = "as_run.py"
+WATCHDOG = "watchdog.py"
+_ROWS = "FATAL: Any = ()\n"
 
 
 def programs(job: Job) -> dict[str, str]:
-    """Return file name to text: what every task runs, who decides slices, who keeps the record.
+    """Return file name to text: the task, who decides slices, keeps the record, and watches.
 
     Raises:
         UsageError: the job holds what a script cannot say; everything of it at once.
@@ -22,7 +27,21 @@ def programs(job: Job) -> dict[str, str]:
         RANK: rank_script(job),
         PLACEMENT: templates.source(PLACEMENT),
         AS_RUN: templates.source(AS_RUN),
+        WATCHDOG: watchdog(),
     }
+
+
+def watchdog() -> str:
+    """Return the program that ends a job that hangs, with the known texts filled in."""
+    rows = "".join(f"    {_row(row)!r},\n" for row in read("fatal.yaml")["rows"])
+    before, marked, after = templates.source(WATCHDOG).partition(_ROWS)
+    assert marked  # noqa: S101 - the template is ours
+    return f"{before}FATAL: Any = (\n{rows})\n{after}"
+
+
+def _row(row: dict[str, Any]) -> tuple[Any, ...]:
+    texts = (row["id"], row["pattern"], row["cause"], row["remedy"])
+    return (*texts, row["retry"], row["ends"], row.get("victim", False))
 
 
 def rank_script(job: Job) -> str:
@@ -43,7 +62,7 @@ def rank_script(job: Job) -> str:
             ],
             "debug": job.debug,
             "dump": dump,
-            "image": container.pyxis_image(job.container.image) if contained else "",
+            "image": container.image_argument(job) if contained else "",
             "secrets": job.secrets,
             "arguments": arguments(job),
         },

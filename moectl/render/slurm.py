@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from moectl import placement
 from moectl.job import Job
-from moectl.render import container, slurm_checks, templates, variables
+from moectl.render import container, limits, slurm_checks, templates, variables
 from moectl.settings.bundle_names import MOUNTED
 
 # Ports for JAX's coordinator: below the range Linux gives to outgoing connections (32768 up),
 # above what services of a cluster commonly take.
 FIRST_PORT = 20480
 PORT_COUNT = 8192
+
+_SEGMENT = (
+    "The nodes of a slice come from one NVLink domain. Slurm 23.11 and newer, with",
+    "topology/block; cluster.segment: false leaves it out.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +37,23 @@ def launch_script(job: Job) -> str:
     """
     slurm_checks.require(job)
     flags = variables.flag_tokens(job) or [(variables.NO_FLAGS, "a flag that changes nothing")]
-    spans_domain = spans_domains(job)
+    spans_domain = placement.spans_domains(job)
+    asked = placement.ask(job)
     return templates.render(
         "launch.sbatch.j2",
         {
             "title": f"{job.name}: {job.title}" if job.title else job.name,
             "gpus": job.gpus,
             "nodes": job.nodes,
+            "spare": asked.spare,
             "per_node": job.processes_per_node,
             "hardware": job.hardware.title,
             "slices": job.mesh.slices,
             "gpus_per_slice": job.mesh.gpus_per_slice,
             "nodes_per_slice": job.nodes_per_slice,
-            "nodes_per_domain": domain_nodes(job),
+            "nodes_per_domain": placement.domain_nodes(job),
+            "nodes_per_group": placement.group_nodes(job),
+            "nodes_together": placement.unit_nodes(job),
             "spans_domain": spans_domain,
             "one_node_reason": (
                 "A slice needs no second node"
@@ -61,22 +71,16 @@ def launch_script(job: Job) -> str:
             ],
             "flags": [{"token": token, "origin": origin} for token, origin in flags],
             "contained": container.contained(job),
+            "runtime": job.cluster.runtime,
             "container_names": variables.container_names(job),
-            "image": container.pyxis_image(job.container.image),
+            "image": container.image_argument(job),
+            "image_file": container.image_file(job),
             "container_mounts": container.mount_option(job),
             "bundle_target": MOUNTED,
+            "watchdog_python": "python3" if container.contained(job) else job.cluster.python,
+            "watchdog": limits.watchdog(job),
         },
     )
-
-
-def domain_nodes(job: Job) -> int:
-    """Return the nodes of one NVLink domain, the spare ones included."""
-    return max(1, job.hardware.domain_gpus // job.hardware.gpus_per_node)
-
-
-def spans_domains(job: Job) -> bool:
-    """Return whether it matters which nodes share an NVLink domain."""
-    return job.nodes > 1 and domain_nodes(job) > 1
 
 
 def directives(job: Job) -> Iterator[Directive]:
@@ -84,7 +88,8 @@ def directives(job: Job) -> Iterator[Directive]:
     cluster = job.cluster
     yield _option("job-name", job.name)
     yield _option("output", f"{_file_name(job.name)}-%j.log")
-    yield _option("nodes", job.nodes)
+    asked = placement.ask(job)
+    yield _option("nodes", asked.nodes, *_about(asked))
     yield _option("ntasks-per-node", job.processes_per_node)
     if cluster.cpus_per_task:
         yield _option("cpus-per-task", cluster.cpus_per_task)
@@ -97,16 +102,17 @@ def directives(job: Job) -> Iterator[Directive]:
     if cluster.memory:
         yield _option("mem", cluster.memory)
     yield _option("time", cluster.time)
+    if signal := limits.signal(job):
+        yield _option(
+            "signal",
+            signal,
+            "Every process is told before the time limit comes, and MaxText then saves and ends.",
+        )
     for name in ("partition", "account", "qos", "reservation"):
         if text := getattr(cluster, name):
             yield _option(name, text)
-    if cluster.segment and spans_domains(job) and 1 < job.nodes_per_slice <= domain_nodes(job):
-        yield _option(
-            "segment",
-            job.nodes_per_slice,
-            "The nodes of a slice come from one NVLink domain. Slurm 23.11 and newer, with",
-            "topology/block; cluster.segment: false leaves it out.",
-        )
+    if asked.segment:
+        yield _option("segment", asked.segment, *_SEGMENT)
     for text in cluster.directives:
         name, equals, value = text.removeprefix("--").partition("=")
         yield _option(name, value) if equals else Directive(text)
@@ -117,6 +123,14 @@ def directives(job: Job) -> Iterator[Directive]:
         "22.05 takes it for the name of a variable, and newer ones leave out HOME and the PATH to",
         "srun; a list of names makes Slurm ask a login shell and hold the job when that is slow.",
     )
+
+
+def _about(asked: placement.Ask) -> Iterator[str]:
+    """Yield what there is to say about the nodes asked for."""
+    if asked.spare:
+        yield f"{asked.spare} of these nodes are spare: placement.py picks those that run."
+    if asked.note:
+        yield f"{asked.note[0].upper()}{asked.note[1:]}."
 
 
 def _option(name: str, value: str | int, *why: str) -> Directive:

@@ -14,6 +14,7 @@ from moectl.workload import UNKNOWN
 
 # Axis of the mesh to the middle of its two keys, where they differ (configs/types.py:5575).
 _KEYS = {"stage": "pipeline", "model": "tensor"}
+_CODE = "maxtext_code.yaml"
 _FIXED = frozenset({"attn_dp", "attn_dp_expert", "dcp", "pcp"})
 _AXES = frozenset(
     {
@@ -47,7 +48,7 @@ def _axes(values: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     custom = values.get("custom_mesh_and_rule")
     if custom is UNKNOWN:
         return UNKNOWN, UNKNOWN, UNKNOWN
-    row = read("maxtext_code.yaml")["meshes"].get(custom) if custom else None
+    row = read(_CODE)["meshes"].get(custom) if custom else None
     if row:
         return row["axes"], tuple(row["experts"]), tuple(row["sequence"])
     rules = values.get("logical_axis_rules")
@@ -108,7 +109,7 @@ def mesh(values: Mapping[str, Any], devices: int | None, slices: int | None) -> 
     filled, filled_dcn = _filled(ici, each), _filled(dcn, count)
     sizes = _sizes_of(axes, ici, dcn, filled, filled_dcn, count)
     return {
-        "num_target_devices": UNKNOWN if values.get("compile_topology") else whole,
+        "num_target_devices": _target(values, whole),
         "num_slices": count,
         "hardware_slices": UNKNOWN if slices is None else slices,
         "devices_per_slice": each,
@@ -143,12 +144,25 @@ def _eval_sequence(values: Mapping[str, Any], sequence: Any) -> Any:
     custom = values.get("custom_mesh_and_rule_for_eval")
     if custom is UNKNOWN or sequence is UNKNOWN:
         return UNKNOWN
-    row = read("maxtext_code.yaml")["meshes"].get(custom) if custom else None
+    row = read(_CODE)["meshes"].get(custom) if custom else None
     return list(row["sequence"] if row else sequence)
 
 
 def _lower(text: Any) -> Any:
     return text.lower() if isinstance(text, str) else text
+
+
+def _target(values: Mapping[str, Any], devices: Any) -> Any:
+    """Return the devices that batches are made for (configs/types.py:4386)."""
+    internal, topology = values.get("internal_compile"), values.get("compile_topology")
+    if internal is UNKNOWN or topology is UNKNOWN:
+        return UNKNOWN
+    if internal:
+        return values.get("internal_compile_num_devices", UNKNOWN)
+    if topology:
+        each = read(_CODE)["topologies"].get(topology)
+        return times(each, values.get("compile_topology_num_slices"))
+    return devices
 
 
 def _slices(values: Mapping[str, Any], degrees: Sequence[Any], slices: int | None) -> Any:

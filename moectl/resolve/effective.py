@@ -228,7 +228,8 @@ def _axis_rules(
 def _are_rules(rules: Any) -> bool:
     """Whether MaxText can look at the first of every rule; a text counts by its first letter."""
     return isinstance(rules, list) and all(
-        isinstance(rule, list | str) and rule and isinstance(rule[0], str) for rule in rules
+        isinstance(rule, list | str) and rule and not isinstance(rule[0], list | dict)
+        for rule in rules
     )
 
 

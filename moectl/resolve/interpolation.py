@@ -95,7 +95,10 @@ def _end(text: str, start: int) -> int:
 def _node(inside: str, look: Look, depth: int) -> Any:
     content = inside.strip(" \t")
     if START in content:
-        return UNKNOWN
+        made = _text(content, look, depth + 1)
+        if made is UNKNOWN:
+            return UNKNOWN
+        content = str(made)
     name, colon, _ = content.partition(":")
     if colon:
         if name in _RESOLVERS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,10 @@ from moectl.facts.yaml_facts import read
 from moectl.job import Checkout, Cluster, Container, Hardware, Image, Mount, Origin, Value
 from moectl.resolve.merge import Effective
 from moectl.settings.flatten import place, raise_all
+from moectl.settings.setting import Layer
 
+# Keys of a profile that are a variable by another name: a list there, joined by commas here.
+_NETWORK = {"socket_interfaces": "NCCL_SOCKET_IFNAME", "ib_hcas": "NCCL_IB_HCA"}
 _PACKAGES = {"maxtext": "maxtext", "transformer_engine": "transformer-engine"}
 
 
@@ -25,9 +28,10 @@ def image(effective: Effective, facts: Mapping[str, str]) -> Image:
         facts: package to release of the catalogues a lock was rendered with; they stand in
             place of the nearest releases.
     """
+    reference, digest = _reference(effective)
     found = image_facts(
-        effective.get("container.image"),
-        digest=effective.get("container.digest") or "",
+        reference,
+        digest=digest,
         maxtext=effective.get("container.maxtext_release"),
         jaxlib=effective.get("container.jaxlib_release"),
     )
@@ -38,6 +42,17 @@ def image(effective: Effective, facts: Mapping[str, str]) -> Image:
         maxtext=facts.get("maxtext", found.maxtext),
         jaxlib=facts.get("jaxlib", found.jaxlib),
     )
+
+
+def _reference(effective: Effective) -> tuple[str, str]:
+    """Return reference and digest: the site's image counts where nobody stronger names one."""
+    layers = effective.layers
+    site = effective.get("cluster.image")
+    force = layers.get("cluster.image", Layer.DEFAULT)
+    if not site or force <= layers.get("container.image", Layer.DEFAULT):
+        return effective.get("container.image"), effective.get("container.digest") or ""
+    ours = layers.get("container.digest", Layer.DEFAULT) > force
+    return site, (effective.get("container.digest") or "") if ours else ""
 
 
 def xla_flags(effective: Effective, the_image: Image, xla: XlaCatalogue) -> dict[str, Value]:
@@ -90,6 +105,9 @@ def environment(effective: Effective) -> dict[str, Value]:
         for section in ("cluster.environment", "environment")
         for name, value in effective.section(section).items()
     ]
+    network = list(_network(effective))
+    raise_all(_said_twice(effective, network))
+    said = [*network, *said]
     for _, name, value in sorted(said, key=lambda row: row[0]):
         weaker = found.get(name)
         overrode = value.overrode
@@ -98,6 +116,30 @@ def environment(effective: Effective) -> dict[str, Value]:
         found[name] = Value(str(value.value), value.origin, overrode)
     raise_all(_variable_faults(found, facts) + _secret_faults(effective, found))
     return found
+
+
+def _network(effective: Effective) -> Iterator[tuple[Layer, str, Value]]:
+    """Yield (force, variable, value) of what a profile says of the network by its own keys."""
+    for key, name in _NETWORK.items():
+        value = effective.values.get(f"cluster.{key}")
+        if value is not None and value.value:
+            text = ",".join(value.value)
+            yield effective.layers[f"cluster.{key}"], name, Value(text, value.origin)
+
+
+def _said_twice(
+    effective: Effective, network: Iterable[tuple[Layer, str, Value]]
+) -> list[UsageError]:
+    """Return the variables that the profile's environment says in other words."""
+    section = effective.section("cluster.environment")
+    return [
+        UsageError(
+            f"{place(value.origin)}: {name} is also said in cluster.environment, and "
+            "differently; say one of them"
+        )
+        for _, name, value in network
+        if name in section and str(section[name].value) != value.value
+    ]
 
 
 def _variable_faults(found: Mapping[str, Value], facts: Mapping[str, Any]) -> list[UsageError]:
@@ -183,7 +225,7 @@ def cluster(effective: Effective, hardware: Hardware) -> Cluster:
     cpus = effective.get("cluster.cpus_per_task")
     if cpus is None and hardware.cpu_cores_per_node:
         cpus = hardware.cpu_cores_per_node // hardware.gpus_per_node
-    texts = (
+    as_said = (
         "name",
         "partition",
         "account",
@@ -195,12 +237,25 @@ def cluster(effective: Effective, hardware: Hardware) -> Cluster:
         "memory",
         "runtime",
         "python",
+        "exclusive",
+        "segment",
+        "image_folder",
+        "slurm_release",
+        "block_topology",
+        "nodes_per_domain",
+        "usable_nodes",
+        "spare_nodes",
+        "runs_folder",
+        "gpu_hours_limit",
+        "compile_limit",
+        "step_limit",
     )
-    said = {name: effective.get(f"cluster.{name}") for name in texts}
+    said = {name: effective.get(f"cluster.{name}") for name in as_said}
+    architecture = effective.get("cluster.node_architecture") or hardware.cpu_architecture
     return Cluster(
         **said,
-        exclusive=effective.get("cluster.exclusive"),
+        launcher=effective.get("cluster.launcher") or "",
         cpus_per_task=cpus,
-        segment=effective.get("cluster.segment"),
         directives=tuple(effective.get("cluster.directives") or ()),
+        architecture=architecture or "",
     )

@@ -142,13 +142,7 @@ def request(
             for axis, value in section.items()
             if value.value != -1 and effective.said_by_person(f"parallelism.{group}.{axis}")
         )
-    nodes = effective.get("cluster.nodes_per_domain")
-    physical = max(1, hardware.domain_gpus // hardware.gpus_per_node)
-    if nodes and nodes > physical:
-        path = "cluster.nodes_per_domain"
-        legal = f"an NVLink domain of {hardware.name} has {physical} nodes"
-        raise ValueUsageError(path, nodes, legal, where=place(effective.origin(path)))
-    domain = nodes * hardware.gpus_per_node if nodes else hardware.usable_domain_gpus
+    domain = _domain_gpus(effective, hardware)
     fsdp_only = any(
         model.get(key) == value for key, value in read("launch.yaml")["no_data_degree"].items()
     )
@@ -166,6 +160,26 @@ def request(
         weight_shards=None if fsdp_only else (effective.get("parallelism.weight_shards")),
         experts=experts if isinstance(experts, int) and experts > 1 else None,
     )
+
+
+def _domain_gpus(effective: Effective, hardware: Hardware) -> int:
+    """Return the GPUs of an NVLink domain that a slice may take.
+
+    Raises:
+        ValueUsageError: more nodes than a domain has.
+    """
+    most = max(1, hardware.domain_gpus // hardware.gpus_per_node)
+    title = f"an NVLink domain of {hardware.name}"
+    usable = None
+    for key in ("nodes_per_domain", "usable_nodes"):
+        path = f"cluster.{key}"
+        said = effective.get(path)
+        if said and said > most:
+            legal = f"{title} has {most} node{'' if most == 1 else 's'}"
+            raise ValueUsageError(path, said, legal, where=place(effective.origin(path)))
+        if said:
+            usable, most, title = said, said, "an NVLink domain of this site"
+    return usable * hardware.gpus_per_node if usable else hardware.usable_domain_gpus
 
 
 def _check_axis(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from moectl.errors import shown
+from moectl.facts.environment import load
 from moectl.rules.kubernetes_read import (
     containers_of,
     env_of,
@@ -155,16 +156,17 @@ def defined_twice(w: Workload) -> Iterator[Fault]:
 )
 def plain_secret(w: Workload) -> Iterator[Fault]:
     """Find tokens and keys whose value stands in the manifest."""
-    secrets = set(facts()["secrets"])
+    catalogue = load()
     for manifest, _, listed in env_of(w):
         for entry in listed:
-            if entry.name in secrets and entry.value and MARK not in entry.value:
+            if catalogue.secret(entry.name) and entry.value and MARK not in entry.value:
                 if REFERENCE.search(entry.value) or re.fullmatch(r"<.*>|\$\{.*\}", entry.value):
                     continue
                 yield Fault(
                     entry.name,
                     f"the value of {entry.name} stands in the manifest as plain text.",
                     manifest.at(*entry.path, "value"),
+                    hides=True,
                 )
 
 

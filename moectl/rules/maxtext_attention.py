@@ -28,6 +28,7 @@ _PARTLY_ROTATED = ("qwen3_next", "qwen3_5")
 _LEAST_RATIO = 4
 _HEAD_AXES = ("tensor", "tensor_sequence", "autoregressive")
 _TE = "cudnn_flash_te"
+_DECODING_AXIS = "ici_context_autoregressive_parallelism"
 _GPU = ("gpu", "gpu_multiprocess")
 # Decoders with layers that attend to a window only (models/*.py, AttentionType.LOCAL_SLIDING).
 _WINDOWED = ("gemma2", "gemma3", "gemma4", "gemma4_small", "gpt_oss", "olmo3")
@@ -247,6 +248,8 @@ def heads(w: Workload) -> Iterator[Fault]:
         sentence = f"{query} query heads are not divisible by {keyed} key and value heads"
         yield Fault(names[0], sentence, w.where(*names, "model_name"))
         return
+    if w.value("fused_qkv") is not False or w.value(_DECODING_AXIS) not in (1, UNKNOWN):
+        return  # these projections are not cut by heads
     shares = [axis_sizes(w).get(axis, 1) for axis in _HEAD_AXES]
     if not whole(*shares) or own_rules(w) or w.value("decoder_block") in _WINDOWED:
         return

@@ -107,6 +107,8 @@ def _first(w: Workload) -> Origin:
 def _chosen_tokenizer(w: Workload) -> bool:
     """Whether MaxText takes the model's tokenizer from Hugging Face, whatever its type says."""
     models = read("maxtext_code.yaml")["hugging_face"]
+    if based_on(w.config) is None and w.said("tokenizer_path") is None:
+        return False  # the key is not there, so MaxText does not look
     return w.effective.get("tokenizer_path") is None and w.effective.get("model_name") in models
 
 
@@ -158,6 +160,31 @@ def argument_against_model(w: Workload) -> Iterator[Fault]:
             f"{shown(row.model)}"
         )
         yield Fault(row.key, sentence, row.said.origin)
+
+
+@RULES.rule(
+    "KEY113",
+    "argument that repeats the model file",
+    reason="MaxText lets an argument of the same value pass; releases before PR 3933 refused it, "
+    "and a launcher with retries spent them all on it.",
+    remedy="nothing to do for this release; leave it out for older ones",
+    source="MaxText 0.2.5 configs/pyconfig.py:129; AI-Hypercomputer/maxtext PR 3933",
+    severity="note",
+    stage="advice",
+)
+def argument_repeats_model(w: Workload) -> Iterator[Fault]:
+    """Find arguments that say what the model file says."""
+    keys = catalogue(w)
+    if keys is None or overrides_model(w.config, w.arguments) is not False:
+        return
+    model = model_file(w.config, w.arguments, keys)
+    if model is UNKNOWN:
+        return
+    name = model_name(w.config, w.arguments)
+    for key, said in w.arguments.items():
+        if key in model and said.value is not UNKNOWN and model[key] == said.value:
+            sentence = f"{key}={typed(said.value)} is what MaxText's file of {name} says already"
+            yield Fault(key, sentence, said.origin)
 
 
 @RULES.rule(

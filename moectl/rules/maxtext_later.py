@@ -91,30 +91,23 @@ def batch_axes(w: Workload) -> Iterator[Fault]:
 
 @RULES.rule(
     "MOE135",
-    "experts sharded over FSDP beside EP",
-    reason="shard_exp_on_fsdp cuts experts over the FSDP axes instead of the expert axis, so every "
-    "GPU of an expert group holds the same weights.",
-    remedy="turn shard_exp_on_fsdp off, or use EP 1",
-    source=_SOURCE + "layers/moe.py:921, configs/base.yml:371",
-    stage="silent",
+    "experts that FSDP does not divide",
+    reason="shard_exp_on_fsdp cuts whole experts over the FSDP axes.",
+    remedy="turn shard_exp_on_fsdp off",
+    source=_SOURCE + "layers/moe.py:921, configs/base.yml:370",
+    stage="later",
 )
 def experts_on_fsdp(w: Workload) -> Iterator[Fault]:
-    """Find shard_exp_on_fsdp with an expert degree, or experts that FSDP does not divide."""
+    """Find shard_exp_on_fsdp with experts that are no multiple of the FSDP degree."""
     key = "shard_exp_on_fsdp"
     count, fsdp = w.value("num_experts"), w.value("fsdp_size")
-    size = w.value("expert_parallel_size")
-    if w.value(key) is not True or not whole(count) or count <= 1 or own_rules(w):
+    if w.value(key) is not True or not whole(count, fsdp) or count <= 1 or own_rules(w):
         return
-    if whole(size) and size > 1:
-        held = f"{count // fsdp} experts" if whole(fsdp) and fsdp >= 1 else "the same experts"
-        sentence = (
-            f"shard_exp_on_fsdp cuts {count} experts over FSDP {fsdp if whole(fsdp) else ''}"
-            f" alone, so each GPU holds {held} whole, {size} times over in EP {size}"
-        )
-        yield Fault(key, sentence.replace("  ", " "), w.where(key), write(w, **{key: False}))
-    elif whole(fsdp) and fsdp > 1 and count % fsdp:
+    if fsdp > 1 and count % fsdp:
         sentence = f"shard_exp_on_fsdp: {count} experts are not divisible by FSDP {fsdp}"
-        yield Fault(key, sentence, w.where(key, *degree_keys("fsdp")), write(w, **{key: False}))
+        yield Fault(
+            field(w, key), sentence, w.where(key, *degree_keys("fsdp")), write(w, **{key: False})
+        )
 
 
 @RULES.rule(

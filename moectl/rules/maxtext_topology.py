@@ -90,6 +90,8 @@ def _is_rule(rule: Any, *, argument: bool) -> bool:
     """Whether MaxText can look at a rule; the command line's are looked up by their first."""
     if not rule:
         return not argument
+    if argument and isinstance(rule, list) and isinstance(rule[0], list | dict):
+        return False
     return isinstance(rule, str | list | dict)
 
 

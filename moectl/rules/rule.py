@@ -31,6 +31,7 @@ class Fault:
         hint: what to type instead; the rule's remedy when empty.
         severity: when it differs from the rule's.
         fix: replacement of the text at `origin` that is safe to make: (old, new).
+        hides: whether the line holds a secret, so that no report may show it.
     """
 
     field: str
@@ -39,6 +40,7 @@ class Fault:
     hint: str = ""
     severity: Severity | None = None
     fix: tuple[str, str] | None = None
+    hides: bool = False
 
 
 Check: TypeAlias = Callable[[Workload], Iterator[Fault]]
@@ -87,6 +89,7 @@ class Rule:
             line=fault.origin.line,
             column=fault.origin.column,
             fix=fault.fix,
+            hides=fault.hides,
         )
 
 

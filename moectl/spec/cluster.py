@@ -21,6 +21,10 @@ class ClusterSpec(SpecModel):
     """A site. Nothing is required; what is left out is left out of the script."""
 
     name: str = Field("", description="Name of the site.")
+    launcher: Literal["slurm", "local"] | None = Field(
+        None,
+        description="What `moectl launch` uses; left out, Slurm where sbatch is found, else local.",
+    )
     partition: str = Field("", description="Slurm partition.")
     account: str = Field("", description="Slurm account.")
     qos: str = Field("", description="Slurm quality of service.")
@@ -44,19 +48,71 @@ class ClusterSpec(SpecModel):
     segment: bool = Field(
         True, description="Ask for --segment on platforms whose NVLink domain spans nodes."
     )
-    nodes_per_domain: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Usable nodes of one NVLink domain, where the site differs."
+    slurm_release: Annotated[str, Field(pattern=r"^(\d{2}\.\d{2}(\.\d+)?)?$")] = Field(
+        "", description="Release of the Slurm, in quotes; before 23.11 --segment is left out."
     )
-    runtime: Literal["pyxis", "none"] = Field(
+    block_topology: bool | None = Field(
+        None, description="Whether the Slurm has topology/block; false leaves --segment out."
+    )
+    nodes_per_domain: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Nodes of one NVLink domain, where the site's differ; all may be used."
+    )
+    usable_nodes: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Nodes of a domain that a slice may take, e.g. 16 of 18."
+    )
+    spare_nodes: Annotated[int, Field(ge=0, le=1024)] = Field(
+        0, description="Nodes asked for beyond the job's, of which placement picks the good ones."
+    )
+    node_architecture: Literal["aarch64", "x86_64"] | None = Field(
+        None, description="Architecture of the nodes, where it is not the platform's."
+    )
+    runtime: Literal["pyxis", "apptainer", "none"] = Field(
         "pyxis", description="What starts the container; none runs in the node's environment."
     )
     python: str = Field("python3", description="Interpreter when runtime is none.")
+    image: Annotated[
+        str,
+        Field(
+            pattern=r"^(|/[!-~]+\.(sqsh|squashfs|sif)|[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]+)?"
+            r"(/[A-Za-z0-9][A-Za-z0-9._-]*)*(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?)$"
+        ),
+    ] = Field(
+        "",
+        description="Image of the site, registry/path:tag or an absolute .sqsh path; wins over a "
+        "preset's.",
+    )
+    image_folder: Annotated[str, Field(pattern=r"^(/[^,:\"$`\\\x00-\x1f\x7f]*)?$")] = Field(
+        "",
+        description="Absolute folder where `moectl image pull` keeps .sqsh files, used instead of "
+        "the registry.",
+    )
     mounts: list[ClusterMountSpec] = Field(
         default_factory=list, description="Mounts every job here gets."
+    )
+    runs_folder: Annotated[str, Field(pattern=r"^(/[^\x00-\x1f\x7f]*)?$")] = Field(
+        "",
+        description="Absolute folder that every node sees, for bundles, output and run records.",
+    )
+    socket_interfaces: list[str] = Field(
+        default_factory=list,
+        description="Network interfaces of NCCL's sockets, as NCCL_SOCKET_IFNAME names them.",
+    )
+    ib_hcas: list[str] = Field(
+        default_factory=list,
+        description="InfiniBand or RoCE adapters NCCL uses, as NCCL_IB_HCA names them.",
     )
     environment: dict[str, str | int | float] = Field(
         default_factory=dict, description="Variables every job here gets, e.g. NCCL_IB_HCA."
     )
     directives: list[str] = Field(
         default_factory=list, description="Further #SBATCH options, e.g. --comment=moe."
+    )
+    gpu_hours_limit: Annotated[float, Field(gt=0)] | None = Field(
+        None, description="GPU-hours above which `moectl launch` asks before it submits."
+    )
+    compile_limit: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Seconds without a first step after which the watchdog ends a job."
+    )
+    step_limit: Annotated[int, Field(ge=1)] | None = Field(
+        None, description="Seconds without a new step after which the watchdog ends a job."
     )

@@ -52,8 +52,11 @@ if [ "$SLURM_PROCID" -eq 0 ]; then
 fi
 
 # Signals reach every process of the task. This shell outlives them, so that MaxText can finish
-# what it does on SIGTERM and its exit code is seen.
-trap : HUP INT TERM USR1 USR2
+# what it does on SIGTERM and its exit code is seen; the watchdog's SIGABRT has it write its
+# stacks. The core file of a process that maps a GPU's memory would fill the disk.
+trap : HUP INT TERM USR1 USR2 ABRT
+# shellcheck disable=SC3045 # POSIX does not name the option; dash, bash and busybox have it
+ulimit -S -c 0
 
 python3 -m maxtext.trainers.pre_train.train config.yml
 code=$?

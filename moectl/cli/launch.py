@@ -1,0 +1,276 @@
+"""moectl launch."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from moectl.actions import launch as action
+from moectl.cli.job_options import wishes
+from moectl.cli.text import say, say_findings, say_json
+from moectl.errors import BackendError, FindingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from moectl.actions.launch import Planned
+    from moectl.actions.runs import Row
+    from moectl.launch.allocation import Allocation
+    from moectl.launch.record import RunRecord
+    from moectl.launch.store import Store
+
+
+def run(
+    target: str,
+    dry_run: bool,
+    wait: bool,
+    after: str | None,
+    again: bool,
+    yes: bool,
+    format: str,  # noqa: A002 - the option's name
+    **values: Any,
+) -> int:
+    """Launch, or say what would be launched."""
+    from moectl.launch.store import Store  # noqa: PLC0415
+
+    as_json = format == "json"
+    try:
+        planned = action.plan_launch(target, wishes(values))
+    except FindingsError as error:
+        if as_json:
+            say_json({"findings": [finding.as_dict() for finding in error.findings]})
+        else:
+            say_findings(error.findings)
+        raise
+    say_findings(planned.job.findings)
+    store = Store()
+    where = action.inside()
+    if dry_run:
+        return _say_plan(planned, store, after, where, as_json=as_json)
+    action.require_secrets(planned)
+    backend = action.backend_of(planned.job)
+    limit = action.limit(planned.job)
+    agree = _asking(as_json=as_json)
+    action.require_agreement(planned, None if yes else limit, agree)
+    options, note = action.after(store, backend, after) if after is not None else ([], "")
+    planned = replace(planned, notes=(*planned.notes, *([note] if note else [])))
+    if where is not None:
+        return _run_inside(planned, store, where, after, again=again, as_json=as_json)
+    from moectl.launch.submit import launch  # noqa: PLC0415
+
+    record = launch(
+        store,
+        backend,
+        action.intent(planned),
+        action.writer(planned),
+        options=options,
+        again=again,
+    )
+    if not wait:
+        _say_launched(planned, record, as_json=as_json)
+        return 0
+    if not as_json:
+        _say_launched(planned, record, as_json=False)
+    from moectl.actions.runs import done, follow  # noqa: PLC0415
+
+    try:
+        seen = follow(store, backend, record.id, _telling(as_json=as_json))
+    except KeyboardInterrupt:
+        sys.stderr.write(
+            f"moectl: {record.id} goes on without being followed; `moectl cancel {record.id}` "
+            "ends it\n"
+        )
+        raise
+    why = done(seen)
+    return _say_end(planned, seen, why, as_json=as_json)
+
+
+def _asking(*, as_json: bool) -> Callable[[str], bool] | None:
+    """Return what asks the person at the terminal, None when nobody is there."""
+    if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+
+    def ask(question: str) -> bool:
+        sys.stderr.write(f"{question}; launch? [y/N] ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+    return ask
+
+
+def _telling(*, as_json: bool) -> Callable[[Row], None]:
+    stream = sys.stderr if as_json else sys.stdout
+
+    def tell(seen: Row) -> None:
+        job = seen.jobs[-1] if seen.jobs else None
+        on = f" on {job.nodes}" if job and job.nodes and seen.live else ""
+        why = f" ({job.reason})" if job and job.reason and seen.state == "pending" else ""
+        stream.write(f"  {seen.state}{on}{why}\n")
+        stream.flush()
+
+    return tell
+
+
+def _say_plan(
+    planned: Planned, store: Store, after: str | None, where: Allocation | None, *, as_json: bool
+) -> int:
+    """Print everything a launch would do; nothing is written and nothing submitted."""
+    job = planned.job
+    notes = [*planned.notes, *_secrets_note(planned)]
+    answer, refused = "", ""
+    try:
+        backend = action.backend_of(job)
+        options: list[str] = []
+        if after is not None:
+            options, note = action.after(store, backend, after)
+            notes.append(note)
+        if where is None:
+            answer = action.test(backend, planned, options)
+        elif why := where.unfit(job.nodes):
+            refused = why
+        else:
+            answer = f"runs at once inside job {where.job}, where this shell stands"
+    except BackendError as error:
+        refused = str(error)
+    here = action.has_backend(job)
+    if as_json:
+        say_json(
+            {
+                **planned.rendered.summary(),
+                "script": planned.script,
+                "placement": action.placement(job),
+                "gpu_hours": planned.gpu_hours,
+                "scheduler": answer or refused,
+                "refused": bool(refused) and here,
+                "launch_notes": notes,
+            }
+        )
+        return 3 if refused and here else 0
+    sys.stdout.write(planned.script if planned.script.endswith("\n") else f"{planned.script}\n")
+    say()
+    say(f"{job.name}: {job.gpus} GPUs")
+    say(f"  place   {action.placement(job)}")
+    say(f"  costs   {_costs(planned)}")
+    for note in (*job.notes, *notes):
+        say(f"  note    {note}")
+    for line in (answer or ("" if here else refused)).splitlines():
+        say(f"  Slurm   {line}")
+    say("  nothing was written or submitted (--dry-run)")
+    if refused and here:
+        raise BackendError(refused)
+    return 0
+
+
+def _run_inside(
+    planned: Planned,
+    store: Store,
+    where: Allocation,
+    after: str | None,
+    *,
+    again: bool,
+    as_json: bool,
+) -> int:
+    """Start the script in the allocation that this shell stands in, and wait for its end."""
+    from moectl.actions.runs import done, row  # noqa: PLC0415
+    from moectl.errors import UsageError  # noqa: PLC0415
+    from moectl.launch.settle import settle  # noqa: PLC0415
+    from moectl.launch.submit import start_inside  # noqa: PLC0415
+
+    if why := where.unfit(planned.job.nodes):
+        raise UsageError(why)
+    if after is not None:
+        raise UsageError(
+            f"this shell stands in job {where.job}, where the run starts at once: leave --after "
+            "out, or leave the allocation"
+        )
+    backend = action.backend_of(planned.job)
+
+    def tell(record: RunRecord) -> None:
+        sys.stderr.write(
+            f"moectl: {record.id} runs inside job {where.job}, where this shell stands\n"
+        )
+        sys.stderr.flush()
+
+    record, code = start_inside(
+        store,
+        backend,
+        action.intent(planned),
+        action.writer(planned),
+        where,
+        again=again,
+        tell=tell,
+        output=sys.stderr.fileno() if as_json else None,
+    )
+    seen = row(settle(store, backend, [record]), record)
+    why = done(seen) if not code else f"its exit code is {code}"
+    return _say_end(planned, seen, why, as_json=as_json)
+
+
+def _say_launched(planned: Planned, record: RunRecord, *, as_json: bool) -> None:
+    if as_json:
+        say_json(_summary(planned, record))
+        return
+    job = planned.job
+    say(
+        f"{record.id}: job {record.job_ids[-1]}, {job.gpus} GPUs, {job.nodes} "
+        f"node{'s' if job.nodes > 1 else ''} of {job.hardware.name}, {_costs(planned)}"
+    )
+    for note in (*job.notes, *planned.notes):
+        say(f"  note    {note}")
+    for name, path in action.logs(record, planned.script).items():
+        say(f"  {'logs' if name == 'job' else '':<8}{path}")
+    say(f"  next    moectl status {record.id}")
+    say(f"          moectl logs {record.id} -f")
+    say(f"          moectl cancel {record.id}")
+
+
+def _say_end(planned: Planned, seen: Row, why: str, *, as_json: bool) -> int:
+    record = seen.record
+    if as_json:
+        say_json(
+            {**_summary(planned, record), "state": seen.state, "done": not why, "why_not": why}
+        )
+    else:
+        said = f"is not done: {why}" if why else "is done: its last step was reached"
+        say(f"{record.id} {said}")
+        if why:
+            for path in action.logs(record, planned.script).values():
+                say(f"  see     {path}")
+    return 1 if why else 0
+
+
+def _summary(planned: Planned, record: RunRecord) -> dict[str, Any]:
+    job = planned.job
+    return {
+        "run": record.id,
+        "name": record.name,
+        "launcher": record.launcher,
+        "job": record.job_ids[-1] if record.job_ids else None,
+        "state": record.state,
+        "gpus": record.gpus,
+        "nodes": record.nodes,
+        "hardware": record.hardware,
+        "gpu_hours": planned.gpu_hours,
+        "bundle": record.bundle,
+        "logs": action.logs(record, planned.script),
+        "findings": [finding.as_dict() for finding in job.findings],
+        "notes": [*job.notes, *planned.notes],
+    }
+
+
+def _costs(planned: Planned) -> str:
+    if planned.gpu_hours is None:
+        return "no time limit"
+    return (
+        f"{planned.gpu_hours:,.4g} GPU-hours at most "
+        f"({planned.job.gpus} x {shlex.quote(planned.job.cluster.time)})"
+    )
+
+
+def _secrets_note(planned: Planned) -> list[str]:
+    missing = planned.missing_secrets
+    return (
+        [f"this shell does not have {', '.join(missing)}, which the job needs"] if missing else []
+    )

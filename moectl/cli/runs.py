@@ -1,0 +1,121 @@
+"""moectl runs, cancel and resume."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from moectl.cli.text import say, say_json
+from moectl.errors import BackendError
+from moectl.reports.escape import printable
+
+if TYPE_CHECKING:
+    from moectl.actions.runs import Row, Table
+
+# Longest units first: seconds in one, and its letter.
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
+_JOBS_SHOWN = 3
+
+
+def runs(format: str) -> int:  # noqa: A002 - the option's name
+    """List the runs; exit code 3 when the scheduler could not be asked."""
+    from moectl.actions.runs import table  # noqa: PLC0415
+    from moectl.launch.store import Store  # noqa: PLC0415
+
+    store = Store()
+    found = table(store)
+    now = time.time()
+    if format == "json":
+        say_json(
+            {
+                "folder": str(store.root),
+                "runs": [row.as_dict(now) for row in found.rows],
+                "broken": [{"folder": str(b.folder), "why": b.why} for b in found.broken],
+                "without_record": [str(folder) for folder in found.bare],
+                "unreachable": found.unreachable,
+            }
+        )
+    else:
+        _say_table(found, now)
+        if not found.rows:
+            say(f"no runs in {store.root}; `moectl launch` starts one")
+    for broken in found.broken:
+        sys.stderr.write(f"moectl: {printable(str(broken.folder))}: its record {broken.why}\n")
+    for folder in found.bare:
+        sys.stderr.write(
+            f"moectl: {printable(str(folder))} holds no record: a launch that died before "
+            "anything was submitted, or that is at it; it may be removed\n"
+        )
+    if found.unreachable:
+        raise BackendError(found.unreachable)
+    return 0
+
+
+def cancel(run: str, format: str) -> int:  # noqa: A002 - the option's name
+    """End a run's jobs."""
+    from moectl.actions.runs import cancel as end  # noqa: PLC0415
+    from moectl.launch.store import Store  # noqa: PLC0415
+
+    row, ended = end(Store(), run)
+    if format == "json":
+        say_json({**row.as_dict(time.time()), "cancelled": ended})
+    elif ended:
+        say(f"{row.record.id}: cancelled job {', '.join(ended)}")
+    else:
+        say(f"{row.record.id} had ended already: {row.state}")
+    return 0
+
+
+def resume(run: str, format: str) -> int:  # noqa: A002 - the option's name
+    """Submit a further job of a run."""
+    from moectl.actions.runs import resume as go_on  # noqa: PLC0415
+    from moectl.launch.store import Store  # noqa: PLC0415
+
+    record = go_on(Store(), run)
+    if format == "json":
+        say_json(record.as_dict())
+    else:
+        say(f"{record.id}: job {record.job_ids[-1]}, of the bundle {record.bundle}")
+        say(f"  next    moectl status {record.id}")
+    return 0
+
+
+def _say_table(found: Table, now: float) -> None:
+    from moectl.launch.settle import age  # noqa: PLC0415
+
+    rows = [
+        (
+            printable(row.record.id),
+            row.state,
+            _jobs(row),
+            str(row.record.gpus),
+            _age(age(row.record, now)),
+        )
+        for row in found.rows
+    ]
+    if not rows:
+        return
+    head = ("RUN", "STATE", "JOBS", "GPUS", "AGE")
+    widths = [max(len(line[column]) for line in [head, *rows]) for column in range(len(head))]
+    for line in [head, *rows]:
+        cells = [
+            text.rjust(width) if column >= 3 else text.ljust(width)
+            for column, (text, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        say("  ".join(cells))
+
+
+def _jobs(row: Row) -> str:
+    ids = [job.job for job in row.jobs]
+    left = len(ids) - _JOBS_SHOWN
+    shown = ids if left <= 0 else [f"+{left}", *ids[-_JOBS_SHOWN:]]
+    return printable(" ".join(shown)) or "-"
+
+
+def _age(seconds: float) -> str:
+    """Return a length of time in its largest whole unit."""
+    for length, letter in _UNITS:
+        if seconds >= length:
+            return f"{int(seconds // length)}{letter}"
+    return f"{int(seconds)}s"

@@ -1,0 +1,92 @@
+"""Calls of Slurm's programs: bounded in time, and a refusal is told by its cause."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from moectl.errors import BackendError
+from moectl.facts.yaml_facts import read
+
+SECONDS = 60
+# Variables that may say what a script leaves open, and its option.
+_FILLED_IN = {
+    f"SBATCH_{option.upper()}": option for option in ("account", "partition", "qos", "reservation")
+}
+
+
+def call(
+    words: Sequence[str],
+    folder: Path | None = None,
+    *,
+    errors: bool = False,
+    lock: int | None = None,
+    text: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run one of Slurm's programs and return what it printed.
+
+    Args:
+        words: its command line.
+        folder: where it runs.
+        errors: whether standard error is part of the answer.
+        lock: a file descriptor it inherits.
+        text: its standard input.
+        environment: its environment, if it is not this process's own.
+
+    Raises:
+        BackendError: it failed; the cause in a sentence, its own words below.
+    """
+    inherited = os.environ if environment is None else environment
+    try:
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            env={**inherited, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+            pass_fds=() if lock is None else (lock,),
+            input=text or "",
+        )
+    except FileNotFoundError:
+        if folder is not None and not folder.is_dir():
+            raise BackendError(f"{folder} is not there any more") from None
+        raise BackendError(
+            f"{words[0]} is not on this machine: it is one where Slurm's programs are that submits"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise BackendError(f"{words[0]} gave no answer in {SECONDS} s") from None
+    except OSError as error:
+        raise BackendError(f"{words[0]} cannot be run: {error.strerror}") from None
+    if done.returncode:
+        raise BackendError(refusal(words[0], done.stderr or done.stdout))
+    return done.stdout + (done.stderr if errors else "")
+
+
+def submitting(script: str) -> dict[str, str]:
+    """Return the environment of sbatch for a script.
+
+    For sbatch a variable SBATCH_X is stronger than the script's own directive, so that what a
+    shell happens to hold would change the run. Those stay that say what the script leaves open.
+    """
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SBATCH_")
+        or (name in _FILLED_IN and f"#SBATCH --{_FILLED_IN[name]}=" not in script)
+    }
+
+
+def refusal(program: str, said: str) -> str:
+    """Return the cause of a refusal in one sentence, and Slurm's own words below."""
+    own = "\n".join(f"  {line}" for line in said.strip().splitlines()[:20])
+    for row in read("slurm_refusals.yaml")["rows"]:
+        if re.search(row["says"], said):
+            return f"{row['cause']}; {row['remedy']}\n{own}"
+    return f"{program} refused\n{own}" if own else f"{program} failed without a word"

@@ -1,0 +1,97 @@
+"""Known texts of logs that say why a run ended or hangs; the table is `fatal.yaml`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+from moectl.facts.yaml_facts import read
+from moectl.logs.prefixes import LONGEST
+
+# MaxText echoes its configuration, in which any word may stand.
+_ECHO = re.compile(r"\] Config param ")
+_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A row of the table.
+
+    Attributes:
+        id: its name.
+        pattern: what it looks like.
+        cause: what happened, one clause.
+        remedy: what to do.
+        retry: whether the same job may well work when started again.
+        ends: whether the process ends by itself right after.
+        victim: whether it tells of another process's failure.
+        unless: rows that take precedence in the same log.
+        source: who says so, with release.
+    """
+
+    id: str
+    pattern: str
+    cause: str
+    remedy: str
+    retry: bool
+    ends: bool
+    source: str
+    victim: bool = False
+    unless: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A known text as it stands in a log."""
+
+    known: Known
+    line: str
+
+
+@cache
+def rows() -> tuple[Known, ...]:
+    """Return the table, in its order."""
+    return tuple(
+        Known(**{**row, "unless": tuple(row.get("unless", ()))})
+        for row in read("fatal.yaml")["rows"]
+    )
+
+
+@cache
+def _compiled() -> tuple[re.Pattern[str], tuple[tuple[Known, re.Pattern[str]], ...]]:
+    whole = re.compile("|".join(f"(?:{row.pattern})" for row in rows()))
+    return whole, tuple((row, re.compile(row.pattern)) for row in rows())
+
+
+def known(line: str) -> Known | None:
+    """Return what a line says by the table, None when it says nothing known. Never raises."""
+    line = line[:LONGEST]
+    whole, each = _compiled()
+    if not whole.search(line) or _ECHO.search(line):
+        return None
+    return next(row for row, pattern in each if pattern.search(line))
+
+
+def cause(lines: Iterable[str]) -> Said | None:
+    """Return why a process ended, by the lines of its log.
+
+    The first that tells of its own failure counts, else the first that tells of another's; a
+    text that ends the process weighs more than one that may be harmless. None when nothing
+    known stands there.
+    """
+    found = [Said(row, line) for line in lines if (row := known(line)) is not None]
+    ids = {said.known.id for said in found}
+    found = [said for said in found if not ids.intersection(said.known.unless)]
+    return min(found, key=lambda s: (s.known.victim, not s.known.ends), default=None)
+
+
+def exception(lines: Iterable[str]) -> str:
+    """Return the last line that names an exception, as a traceback ends; "" without one."""
+    last = ""
+    for line in lines:
+        text = line.rstrip()
+        if len(text) < LONGEST and _EXCEPTION.match(text):
+            last = text
+    return last

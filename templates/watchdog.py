@@ -1,0 +1,358 @@
+"""Ends a job that hangs, and says why. Standard library only, Python 3.8 or newer.
+
+launch.sbatch starts it beside srun, outside of any container, where the logs of all ranks and
+Slurm's programs are. It reads what the logs gain. When no rank writes a new step in time, or a
+text that ends a process was written and nothing ended, it
+
+    writes FOLDER/watchdog.json and FOLDER/first-failure,
+    sends SIGABRT to the processes, whose Python then writes the stacks of all its threads
+    (absl, which MaxText starts through, turns faulthandler on), and
+    ends srun, after which launch.sbatch ends with the exit code in FOLDER/first-failure:
+    124 when no step came in time, 125 after a known text.
+
+Before the first step one limit holds; between steps the larger of a floor and a multiple of
+the median step; after the last step a third one, for the last checkpoint. Lines of evaluation
+count as steps. It never fails a run: whatever goes wrong in here ends the watching only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+NO_STEP, KNOWN_TEXT = 124, 125
+# Rows of (id, pattern, cause, remedy, retry, ends, victim), filled in when the job is rendered.
+FATAL: Any = ()
+
+STEP = re.compile(
+    r"completed (?:profiler activation/deactivation )?step: (\d{1,12})\b(?:, seconds: (\d+\.\d+))?"
+)
+EVALUATION = re.compile(r"Completed eval (?:step: |after train step )\d")
+STOPPED = re.compile(r"Training stopped: ")
+STEPS = re.compile(r"\] Config param steps: (\d{1,12})\s*$")
+ECHO = re.compile(r"\] Config param ")
+STACKS = b"Fatal Python error: Aborted"
+LONGEST = 8192
+# Of one log and look; the rest of a log that grows faster is passed over.
+MOST = 8 << 20
+MEDIAN_OF = 21
+
+
+class Rank:
+    """What one process wrote so far."""
+
+    def __init__(self, number: int, path: Path, now: float) -> None:
+        self.number = number
+        self.path = path
+        self.offset = 0
+        self.carry = b""
+        self.step = -1
+        self.grew = now
+        self.begun = False
+        self.last_line = ""
+
+    def gained(self) -> list[str]:
+        """Return the lines that came since the last look; none of a log that is not there."""
+        try:
+            with self.path.open("rb") as stream:
+                size = stream.seek(0, 2)
+                if size < self.offset:  # written anew
+                    self.offset, self.carry = 0, b""
+                if size - self.offset > MOST:
+                    self.offset, self.carry = size - MOST, b""
+                stream.seek(self.offset)
+                data = stream.read(MOST)
+        except OSError:
+            return []
+        if not data:
+            return []
+        self.offset += len(data)
+        self.begun = True
+        *lines, rest = (self.carry + data).split(b"\n")
+        self.carry = rest[:LONGEST]
+        return [line[:LONGEST].decode("utf-8", "replace") for line in lines]
+
+
+class Watch:
+    """All ranks of a job, and what they are given as time."""
+
+    def __init__(self, folder: Path, options: Any, now: float) -> None:
+        self.folder = folder
+        self.options = options
+        self.ranks = [
+            Rank(number, folder / ("rank-%d.log" % number), now) for number in range(options.ranks)
+        ]
+        self.rows = [(row, re.compile(row[1])) for row in FATAL]
+        self.any = re.compile("|".join("(?:%s)" % row[1] for row in FATAL) or r"(?!)")
+        self.progress = now
+        self.steps_seen = 0
+        self.last_step = -1
+        self.steps = options.steps
+        self.seconds: Any = []
+        self.stopped = False
+        self.found: Any = []  # (moment, rank, row, line), in the order in which they were seen
+        self.failed_at: Any = None
+
+    def look(self, now: float) -> None:
+        """Read what the logs gained."""
+        for rank in self.ranks:
+            lines = rank.gained()
+            if lines:
+                rank.grew = now
+                rank.last_line = next((line for line in reversed(lines) if line.strip()), "")
+            for line in lines:
+                self.take(rank, line, now)
+        if self.failed_at is None and (self.folder / "first-failure").exists():
+            self.failed_at = now
+
+    def take(self, rank: Rank, line: str, now: float) -> None:
+        """Take one line of one rank."""
+        match = STEP.search(line)
+        if match:
+            before, rank.step = rank.step, int(match.group(1))
+            if rank.step != before:
+                self.progress = now
+            if rank.step > self.last_step:
+                self.last_step = rank.step
+                self.steps_seen += 1
+                if match.group(2):
+                    self.seconds = [*self.seconds, float(match.group(2))][-MEDIAN_OF:]
+        elif EVALUATION.search(line):
+            self.progress = now
+        elif STOPPED.search(line):
+            self.stopped = True
+        elif ECHO.search(line):
+            match = STEPS.search(line)
+            if match and not self.options.steps:
+                self.steps = int(match.group(1))
+        elif self.any.search(line):
+            row = next(row for row, pattern in self.rows if pattern.search(line))
+            self.found.append((now, rank, row, line))
+            del self.found[1000:]
+
+    def limit(self) -> Any:
+        """Return (what is waited for, its limit in s)."""
+        options = self.options
+        if self.steps_seen < options.settle:
+            return "the first step", options.start
+        if self.stopped or (self.steps and self.last_step >= self.steps - 1):
+            return "the end", options.end
+        middle = sorted(self.seconds)[len(self.seconds) // 2] if self.seconds else 0.0
+        return "a step", max(options.step, options.factor * middle)
+
+    def verdict(self, now: float) -> Any:
+        """Return what is wrong, None while nothing is."""
+        waited_for, limit = self.limit()
+        waited = now - self.progress
+        ending = [item for item in self.found if item[2][5] and item[0] >= self.progress]
+        if ending and now - max(ending[0][0], self.progress) >= self.options.grace:
+            return self.told(KNOWN_TEXT, "a known text, and the job went on", waited)
+        if self.failed_at is not None and now - self.failed_at >= self.options.grace:
+            return self.told(KNOWN_TEXT, "a process failed, and the others did not end", waited)
+        if waited >= limit:
+            return self.told(
+                NO_STEP, "%s did not come in %.0f s" % (waited_for, limit), waited, limit
+            )
+        return None
+
+    def told(self, code: int, what: str, waited: float, limit: Any = None) -> Any:
+        """Return the verdict as it is written."""
+        since = [item for item in self.found if item[0] >= self.progress] or self.found
+        explained = min(since, key=lambda item: (item[2][6], not item[2][5]), default=None)
+        rank = explained[1] if explained else self.behind()
+        row = explained[2] if explained else None
+        return {
+            "format": 1,
+            "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "code": code,
+            "verdict": what,
+            "waited_seconds": round(waited),
+            "limit_seconds": limit,
+            "last_step": self.last_step if self.last_step >= 0 else None,
+            "steps": self.steps or None,
+            "rank": rank.number if rank else None,
+            "node": self.node(rank.number) if rank else None,
+            "known": row[0] if row else None,
+            "cause": row[2] if row else "no rank says why",
+            "remedy": row[3] if row else "compare the stacks at the ends of the ranks' logs",
+            "retry": row[4] if row else True,
+            "text": explained[3][:1000] if explained else None,
+        }
+
+    def behind(self) -> Any:
+        """Return the rank that stays behind the others, None when none does."""
+        quiet = [rank for rank in self.ranks if not rank.begun]
+        if quiet and len(quiet) < len(self.ranks):
+            return quiet[0]
+        steps = sorted(rank.step for rank in self.ranks)
+        if steps[0] < steps[-1]:
+            return next(rank for rank in self.ranks if rank.step == steps[0])
+        times = sorted(rank.grew for rank in self.ranks)
+        first = min(self.ranks, key=lambda rank: rank.grew)
+        return first if times[len(times) // 2] - first.grew >= self.options.apart else None
+
+    def node(self, number: int) -> Any:
+        """Return the node of a rank, by the file of launch.sbatch."""
+        try:
+            lines = (self.folder / "nodes").read_text("utf-8", "replace").splitlines()
+            return lines[number // self.options.per_node].split()[0]
+        except (OSError, IndexError):
+            return None
+
+    def table(self, now: float) -> Any:
+        """Return how far every rank is."""
+        return [
+            {
+                "rank": rank.number,
+                "step": rank.step if rank.step >= 0 else None,
+                "silent_seconds": round(now - rank.grew),
+                "last_line": rank.last_line[:200],
+            }
+            for rank in self.ranks
+        ]
+
+    def stacks(self) -> Any:
+        """Return the ranks whose logs end with their stacks."""
+        found = []
+        for rank in self.ranks:
+            try:
+                with rank.path.open("rb") as stream:
+                    stream.seek(max(0, rank.offset - LONGEST))
+                    if STACKS in stream.read(MOST):
+                        found.append(rank.number)
+            except OSError:
+                pass
+        return found
+
+
+def write(folder: Path, record: Any) -> None:
+    """Write watchdog.json whole or not at all."""
+    part = folder / "watchdog.json.part"
+    part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    part.replace(folder / "watchdog.json")
+
+
+def claim(folder: Path, record: Any) -> None:
+    """Leave the job's exit code, unless a process left its own before."""
+    rank = "-" if record["rank"] is None else record["rank"]
+    try:
+        with (folder / "first-failure").open("x", encoding="utf-8") as stream:
+            stream.write("%s %s %s\n" % (record["code"], rank, record["node"] or "-"))
+    except OSError:
+        pass
+
+
+def children(parent: int, name: str) -> list[int]:
+    """Return the processes of a name that a process started."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, rest = path.read_text("utf-8", "replace").rpartition(")")
+        except OSError:
+            continue
+        fields = rest.split()
+        if head.partition("(")[2] == name and int(fields[1]) == parent and fields[0] != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def send(pid: int, number: int) -> None:
+    """Send a signal to a process that may have ended."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        pass
+
+
+def end(watch: Watch, parent: int, record: Any) -> None:
+    """Take the stacks and end srun; every step of it may fail."""
+    write(watch.folder, record)
+    claim(watch.folder, record)
+    sys.stderr.write(
+        "moectl: the watchdog ends this job: %(verdict)s; %(cause)s%(where)s; %(remedy)s\n"
+        % {
+            **record,
+            "where": ""
+            if record["rank"] is None
+            else ", rank %s on %s" % (record["rank"], record["node"]),
+        }
+    )
+    sys.stderr.flush()
+    job = os.environ.get("SLURM_JOB_ID", "")
+    try:
+        subprocess.run(
+            ["scancel", "--signal=ABRT", job],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=watch.options.stacks,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        pass
+    deadline = time.monotonic() + watch.options.stacks
+    while time.monotonic() < deadline and len(watch.stacks()) < len(watch.ranks):
+        if not children(parent, "srun"):
+            break
+        time.sleep(0.5)
+    record["stacks"] = watch.stacks()
+    write(watch.folder, record)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in children(parent, "srun"):
+            send(pid, number)
+        deadline = time.monotonic() + watch.options.stacks
+        while time.monotonic() < deadline and children(parent, "srun"):
+            time.sleep(0.2)
+
+
+def leave(*_: Any) -> None:
+    """End at the end of the job."""
+    raise SystemExit(0)
+
+
+def main(arguments: list[str]) -> int:
+    """Watch until the job ends or must be ended."""
+    parser = argparse.ArgumentParser(description="End a job that hangs, and say why.")
+    for name, kind, default in (
+        ("ranks", int, None),
+        ("per-node", int, 1),
+        ("steps", int, 0),
+        ("settle", int, 1),
+        ("start", float, None),
+        ("step", float, None),
+        ("factor", float, None),
+        ("end", float, None),
+        ("grace", float, None),
+        ("every", float, None),
+        ("stacks", float, 30.0),
+        ("apart", float, 60.0),
+    ):
+        parser.add_argument("--" + name, type=kind, default=default, required=default is None)
+    parser.add_argument("folder")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, leave)
+    parent = os.getppid()
+    watch = Watch(Path(options.folder), options, time.monotonic())
+    while os.getppid() == parent:
+        time.sleep(options.every)
+        now = time.monotonic()
+        watch.look(now)
+        record = watch.verdict(now)
+        if record is not None and children(parent, "srun"):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # launch.sbatch waits for the rest
+            record["ranks"] = watch.table(now)
+            end(watch, parent, record)
+            return int(record["code"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
