@@ -4,6 +4,7 @@ from __future__ import annotations
 
 SUFFIX = ".sqsh"
 _KEPT = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_SPELLED = {"/": "+", ":": "="}
 _SHORT = 12
 
 
@@ -18,6 +19,8 @@ def squashfs_name(reference: str, digest: str, architecture: str) -> str:
         digest: "sha256:..." when pinned, else empty.
         architecture: "aarch64" or "x86_64".
     """
-    words = "".join(char if char in _KEPT else "+" for char in reference).lstrip(".-")
+    words = "".join(
+        char if char in _KEPT else _SPELLED.get(char, "_") for char in reference
+    ).lstrip(".-")
     pinned = digest.rpartition(":")[2][:_SHORT]
     return "+".join(word for word in (words, pinned, architecture) if word) + SUFFIX

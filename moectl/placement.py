@@ -72,7 +72,7 @@ def unit_nodes(job: Job) -> int:
 def ask(job: Job) -> Ask:
     """Return what is asked of the scheduler.
 
-    The nodes of a job must be whole segments, so with `--segment` every segment gets the same
+    The nodes of a job must be whole segments (24.11 refuses others), so with `--segment` every segment gets the same
     number of spare nodes; where a domain has no room for them, `--segment` is left out and the
     placement program picks whole slices from what comes.
     """
@@ -97,12 +97,24 @@ def ask(job: Job) -> Ask:
     return Ask(job.nodes + total, total, unit + spare, note)
 
 
+def has_segments(release: str) -> bool | None:
+    """Return whether a release of Slurm has --segment; None if the release is not known.
+
+    It does not stand in `sbatch --help` of 24.11, so asking sbatch is no way to tell.
+
+    Args:
+        release: e.g. "24.11.5".
+    """
+    parts = release.split(".")[:2]
+    if len(parts) < 2 or not all(part.isascii() and part.isdigit() for part in parts):
+        return None
+    return tuple(map(int, parts)) >= SEGMENT_SINCE
+
+
 def _no_segments(job: Job) -> str:
     """Return why this Slurm has no segments, or an empty text."""
     cluster = job.cluster
-    parts = cluster.slurm_release.split(".")
-    release = tuple(int(part) for part in parts[:2] if part.isdigit())
-    if release and release < SEGMENT_SINCE:
+    if has_segments(cluster.slurm_release) is False:
         since = ".".join(map(str, SEGMENT_SINCE))
         return f"Slurm {cluster.slurm_release} is older than {since}"
     if cluster.block_topology is False:

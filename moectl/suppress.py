@@ -86,10 +86,8 @@ def covers(chosen: str, code: str) -> bool:
 def known_codes() -> tuple[str, ...]:
     """Return every code that a finding may have, those of this module included."""
     from moectl.rules.registry import all_rules  # noqa: PLC0415 - imports every rule
-    from moectl.rules.run import codes  # noqa: PLC0415
 
-    own = (rule.code for rule in RULES.all)
-    return tuple(dict.fromkeys((*all_rules(), *codes(), *own)))
+    return tuple(all_rules())
 
 
 def unknown(chosen: str, known: Iterable[str]) -> list[str] | None:

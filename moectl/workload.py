@@ -214,7 +214,9 @@ class Workload:
         origin: where it begins.
         maxtext: MaxText release whose catalogue judges it.
         jaxlib: jaxlib release whose flags judge it.
-        image: the container image, as far as it is said.
+        image: the container image; moectl's default stands for one that nobody names.
+        image_said: where the image is named; None when nobody names one.
+        jaxlib_said: whether a person named the jaxlib release, whatever the image.
         container: whether it runs in a container; None when that cannot be told.
         is_maxtext: whether MaxText is started, so that rules about its keys hold.
         config: what its YAML says, `base_config` chain included, MaxText key to value.
@@ -239,6 +241,8 @@ class Workload:
     maxtext: str
     jaxlib: str
     image: Image | None = None
+    image_said: Origin | None = None
+    jaxlib_said: bool = False
     container: bool | None = None
     is_maxtext: bool = False
     config: Values = field(default_factory=dict)

@@ -10,7 +10,7 @@ Where a slice is wider than a domain, the nodes of an expert group must.
 appear, so that the first node, where the batch script runs and JAX's coordinator listens, stays
 the first. Nodes that FOLDER/excluded names (one a line), and nodes beyond the job's own, carry
 nothing. It writes FOLDER/nodes ("NODE SLICE DOMAIN", in the order of the ranks), and
-FOLDER/hostfile (one line a process, for srun) when that is not the order Slurm has.
+FOLDER/hostfile (one line a process, for srun) when those are not all nodes in Slurm's order.
 Exit code 78: the domains do not make whole slices, or too few nodes are left.
 """
 
@@ -163,7 +163,7 @@ def picked(
     Raises:
         ValueError: the domains have too few whole units; with the arithmetic.
     """
-    chosen = []
+    chosen: list[tuple[str, str]] = []
     for domain, members in groups:
         take = min(len(members) // unit, units - len(chosen) // unit) * unit
         chosen += [(node, domain) for node in members[:take]]
@@ -274,7 +274,7 @@ def order(options: argparse.Namespace) -> int:
         ]
         (folder / "nodes").write_text("".join(lines), encoding="utf-8")
     names = [node for node, _ in nodes]
-    if names != [row[0] for row in rows]:
+    if options.spare or names != [row[0] for row in rows]:
         hosts = "".join(f"{name}\n" * options.gpus_per_node for name in names)
         (folder / "hostfile").write_text(hosts, encoding="utf-8")
     return 0

@@ -18,6 +18,7 @@ count as steps. It never fails a run: whatever goes wrong in here ends the watch
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -88,10 +89,10 @@ class Watch:
         self.folder = folder
         self.options = options
         self.ranks = [
-            Rank(number, folder / ("rank-%d.log" % number), now) for number in range(options.ranks)
+            Rank(number, folder / f"rank-{number}.log", now) for number in range(options.ranks)
         ]
         self.rows = [(row, re.compile(row[1])) for row in FATAL]
-        self.any = re.compile("|".join("(?:%s)" % row[1] for row in FATAL) or r"(?!)")
+        self.any = re.compile("|".join(f"(?:{row[1]})" for row in FATAL) or r"(?!)")
         self.progress = now
         self.steps_seen = 0
         self.last_step = -1
@@ -158,9 +159,7 @@ class Watch:
         if self.failed_at is not None and now - self.failed_at >= self.options.grace:
             return self.told(KNOWN_TEXT, "a process failed, and the others did not end", waited)
         if waited >= limit:
-            return self.told(
-                NO_STEP, "%s did not come in %.0f s" % (waited_for, limit), waited, limit
-            )
+            return self.told(NO_STEP, f"{waited_for} did not come in {limit:.0f} s", waited, limit)
         return None
 
     def told(self, code: int, what: str, waited: float, limit: Any = None) -> Any:
@@ -223,13 +222,10 @@ class Watch:
         """Return the ranks whose logs end with their stacks."""
         found = []
         for rank in self.ranks:
-            try:
-                with rank.path.open("rb") as stream:
-                    stream.seek(max(0, rank.offset - LONGEST))
-                    if STACKS in stream.read(MOST):
-                        found.append(rank.number)
-            except OSError:
-                pass
+            with contextlib.suppress(OSError), rank.path.open("rb") as stream:
+                stream.seek(max(0, rank.offset - LONGEST))
+                if STACKS in stream.read(MOST):
+                    found.append(rank.number)
         return found
 
 
@@ -243,11 +239,9 @@ def write(folder: Path, record: Any) -> None:
 def claim(folder: Path, record: Any) -> None:
     """Leave the job's exit code, unless a process left its own before."""
     rank = "-" if record["rank"] is None else record["rank"]
-    try:
-        with (folder / "first-failure").open("x", encoding="utf-8") as stream:
-            stream.write("%s %s %s\n" % (record["code"], rank, record["node"] or "-"))
-    except OSError:
-        pass
+    path = folder / "first-failure"
+    with contextlib.suppress(OSError), path.open("x", encoding="utf-8") as stream:
+        stream.write(f"{record['code']} {rank} {record['node'] or '-'}\n")
 
 
 def children(parent: int, name: str) -> list[int]:
@@ -266,45 +260,38 @@ def children(parent: int, name: str) -> list[int]:
 
 def send(pid: int, number: int) -> None:
     """Send a signal to a process that may have ended."""
-    try:
+    with contextlib.suppress(OSError):
         os.kill(pid, number)
-    except OSError:
-        pass
 
 
 def end(watch: Watch, parent: int, record: Any) -> None:
     """Take the stacks and end srun; every step of it may fail."""
-    write(watch.folder, record)
+    with contextlib.suppress(OSError):
+        write(watch.folder, record)
     claim(watch.folder, record)
-    sys.stderr.write(
-        "moectl: the watchdog ends this job: %(verdict)s; %(cause)s%(where)s; %(remedy)s\n"
-        % {
-            **record,
-            "where": ""
-            if record["rank"] is None
-            else ", rank %s on %s" % (record["rank"], record["node"]),
-        }
-    )
-    sys.stderr.flush()
+    where = "" if record["rank"] is None else f", rank {record['rank']} on {record['node']}"
+    told = f"{record['verdict']}; {record['cause']}{where}; {record['remedy']}"
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"moectl: the watchdog ends this job: {told}\n")
+        sys.stderr.flush()
     job = os.environ.get("SLURM_JOB_ID", "")
-    try:
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(
-            ["scancel", "--signal=ABRT", job],
+            ["scancel", "--signal=ABRT", job],  # noqa: S607 - where the job finds it
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=watch.options.stacks,
             check=False,
         )
-    except (OSError, subprocess.SubprocessError):
-        pass
     deadline = time.monotonic() + watch.options.stacks
     while time.monotonic() < deadline and len(watch.stacks()) < len(watch.ranks):
         if not children(parent, "srun"):
             break
         time.sleep(0.5)
     record["stacks"] = watch.stacks()
-    write(watch.folder, record)
+    with contextlib.suppress(OSError):
+        write(watch.folder, record)
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in children(parent, "srun"):
             send(pid, number)
@@ -332,14 +319,15 @@ def main(arguments: list[str]) -> int:
         ("end", float, None),
         ("grace", float, None),
         ("every", float, None),
-        ("stacks", float, 30.0),
+        ("stacks", float, None),
         ("apart", float, 60.0),
+        ("parent", int, os.getppid()),
     ):
         parser.add_argument("--" + name, type=kind, default=default, required=default is None)
     parser.add_argument("folder")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, leave)
-    parent = os.getppid()
+    parent = options.parent
     watch = Watch(Path(options.folder), options, time.monotonic())
     while os.getppid() == parent:
         time.sleep(options.every)

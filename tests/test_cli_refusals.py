@@ -98,9 +98,9 @@ def test_a_link_to_an_empty_folder_is_written_through() -> None:
 
 def test_a_state_larger_than_the_memory_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["render", PRESET, "--gpus", "4", "--stdout", "config"]) == 0
-    assert "MEM102" in capsys.readouterr().err
+    assert "MEM111" in capsys.readouterr().err
     assert main(["render", PRESET, "--gpus", "128", "--stdout", "config"]) == 0
-    assert "MEM102" not in capsys.readouterr().err
+    assert "MEM111" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("redirection", [">&-", "2>&-"])

@@ -162,5 +162,5 @@ def test_the_image_adds_its_own_flags_before_ours(rendered: Rendered) -> None:
 
 def test_what_the_recipe_is_warned_of_is_accepted_with_a_reason(rendered: Rendered) -> None:
     warnings = [f for f in rendered.job.findings if f.severity == "warning"]
-    assert {f.code for f in warnings} >= {"PERF101", "PERF102", "MEM101"}
+    assert {f.code for f in warnings} >= {"XLA306", "XLA308"}
     assert all("published recipe" in f.accepted for f in warnings)

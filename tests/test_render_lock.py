@@ -109,7 +109,7 @@ def test_a_cluster_profile_is_rendered_again_without_it(tmp_path: Path) -> None:
 def test_a_run_file_is_rendered_again_without_it(tmp_path: Path) -> None:
     run = tmp_path / "run.yaml"
     run.write_text(
-        f"preset: {PRESET}\ngpus: 256\naccept: [{{code: PERF101, reason: 'it is \"so\"'}}]\n"
+        f"preset: {PRESET}\ngpus: 256\naccept: [{{code: XLA308, reason: 'it is \"so\"'}}]\n"
         "environment: {FOO: 'a: b'}\nmaxtext: {metrics_file: 'm 1'}\n"
     )
     first = render(str(run))

@@ -73,7 +73,9 @@ CASES: list[tuple[str, str, int, str]] = [
      "base_num_query_heads: 8\nbase_num_kv_heads: 8\nici_tensor_parallelism: 8\n"),
     ("MESH101", "model_name: deepseek3-671b\nici_expert_parallelism: 6\n", 4,
      "model_name: deepseek3-671b\nici_expert_parallelism: 8\n"),
-    ("MESH102", "per_device_batch_size: 0.3\n", 3, "per_device_batch_size: 1\n"),
+    ("MESH106", "per_device_batch_size: 0.3\n", 3, "per_device_batch_size: 0.5\n"),
+    ("MESH106", "per_device_batch_size: 0.0625\n", 3, "per_device_batch_size: 0.125\n"),
+    ("MESH107", "per_device_batch_size: 0.5\n", 3, "per_device_batch_size: 1\n"),
     ("MESH102", "per_device_batch_size: 1.5\n", 3, "per_device_batch_size: 2\n"),
     ("MOE135", "num_experts: 6\nshard_exp_on_fsdp: true\n", 4,
      "num_experts: 16\nshard_exp_on_fsdp: true\n"),
@@ -150,11 +152,22 @@ def test_layers_that_do_not_divide_get_the_layers_and_stages_that_would() -> Non
 
 
 def test_a_micro_batch_names_its_arithmetic_and_what_to_write() -> None:
-    faults = found("MESH102", "per_device_batch_size: 0.3\nici_fsdp_parallelism: 8\n", 8)
-    assert "2 sequences (0.3 x 8 GPUs = 2.4, which is no whole number)" in faults[0].message
+    faults = found("MESH106", "per_device_batch_size: 0.3\n", 8)
+    assert "0.3 x 8 GPUs = 2.4 sequences, and MaxText trains on 2 of them" in faults[0].message
+    assert faults[0].hint == "per_device_batch_size may be 0.25 or 0.375"
+    faults = found("MESH102", "per_device_batch_size: 1.5\nici_fsdp_parallelism: 8\n", 8)
     assert faults[0].hint == "write per_device_batch_size: 1"
+    idle = found("MESH107", "per_device_batch_size: 0.5\n", 8)
+    assert [(f.severity, f.hint) for f in idle] == [("warning", "write per_device_batch_size: 1")]
+
+
+def test_a_part_of_a_sequence_a_gpu_is_right_where_other_axes_share_it() -> None:
+    """Seen to run with real MaxText on 8 devices, as is an accumulated 1.5."""
     half = "per_device_batch_size: 0.5\nici_fsdp_parallelism: 4\nici_tensor_parallelism: 2\n"
-    assert found("MESH102", half) == []
+    accumulated = "per_device_batch_size: 1.5\ngradient_accumulation_steps: 2\n"
+    for code in ("MESH102", "MESH106", "MESH107"):
+        assert found(code, half) == []
+        assert found(code, accumulated) == []
 
 
 def test_every_unmet_condition_of_the_collective_gemm_is_named() -> None:
@@ -198,7 +211,17 @@ def test_emergency_checkpoints_fail_in_old_images_only(date: str, severity: str)
 def test_what_is_not_known_is_not_judged() -> None:
     text = f"{BASE}te_moe_block: true\nper_device_batch_size: ${{oc.env:B}}\n"
     made = workload(text, (), None, None)
-    for code in ("TE115", "MESH102", "MESH101", "PIPE101", "CTX164", "OPT103", "BAT101"):
+    for code in (
+        "TE115",
+        "MESH102",
+        "MESH106",
+        "MESH107",
+        "MESH101",
+        "PIPE101",
+        "CTX164",
+        "OPT103",
+        "BAT101",
+    ):
         assert judged(code, made) == []
 
 
@@ -227,5 +250,5 @@ def test_open_replicas_take_the_first_open_degree_and_leave_the_next() -> None:
 
 
 def test_rules_that_somebody_replaced_are_not_taken_for_maxtexts() -> None:
-    text = "per_device_batch_size: 0.5\nlogical_axis_rules: [[activation_batch, []]]\n"
+    text = "per_device_batch_size: 1.5\nlogical_axis_rules: [[activation_batch, []]]\n"
     assert found("MESH102", text) == []

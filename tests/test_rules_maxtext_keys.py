@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from moectl.facts.images import image
+from moectl.facts.versions import key_verdict
 from moectl.findings import Finding
 from moectl.job import Origin, Value
 from moectl.rules.maxtext_names import announced
@@ -11,6 +15,7 @@ from moectl.rules.maxtext_verdict import all_rules, refused, workload
 from moectl.workload import UNKNOWN, Text, Workload
 
 BASE = "base_config: base.yml\n"
+BETWEEN = image("ghcr.io/nvidia/jax:maxtext-2026-09-09")
 DEEPSEEK = f"{BASE}model_name: deepseek3-671b\n"
 
 
@@ -47,6 +52,16 @@ def test_an_unknown_key_is_refused_at_its_line_with_what_stands_for_it(
     assert [(f.field, f.line, f.severity) for f in faults] == [(key, 3, "error")]
     assert hint in faults[0].hint
     assert "MaxText 0.2.5" in faults[0].message
+
+
+def test_a_key_that_only_a_neighbouring_release_has_is_a_warning_for_an_image_between() -> None:
+    made = workload(f"{BASE}pure_nnx: true\nnope_x: 1\n", (), 8, 1)
+    assert key_verdict("pure_nnx", BETWEEN) == "unsure"
+    unsure = judged(replace(made, image=BETWEEN), "KEY101")
+    assert [f.severity for f in unsure] == ["warning", "error"]
+    assert "between releases" in unsure[0].message
+    later = replace(made, image=image("ghcr.io/nvidia/jax:maxtext-2026-10-30"))
+    assert [f.severity for f in judged(later, "KEY101")] == ["error", "error"]
 
 
 def test_all_unknown_keys_are_found_at_once_and_no_known_one() -> None:
@@ -139,6 +154,12 @@ def test_a_bad_value_that_does_not_count_is_not_refused() -> None:
 def test_a_bad_value_behind_an_interpolation_is_refused() -> None:
     assert len(found("KEY102", f"{BASE}run_name: ${{steps}}\nsteps: 5\n")) == 1
     assert found("KEY102", f"{BASE}run_name: x-${{steps}}\n") == []
+
+
+def test_a_secret_is_not_repeated() -> None:
+    faults = found("KEY102", f"{BASE}hf_access_token: [hunter2]\n")
+    assert len(faults) == 1
+    assert "hunter2" not in faults[0].message + faults[0].hint
 
 
 def test_an_unknown_value_is_not_judged() -> None:

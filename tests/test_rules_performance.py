@@ -27,22 +27,22 @@ def test_a_longer_pgle_window_moves_the_first_traced_step() -> None:
 
 
 def test_pgle_and_nsys_cannot_both_subscribe() -> None:
-    assert found(["profile.profiler=nsys"], "PROF102")[0].stops
-    assert found(["profile.profiler=nsys", "switches.pgle.enabled=false"], "PROF102") == []
+    assert found(["profile.profiler=nsys"], "XLA307")[0].stops
+    assert found(["profile.profiler=nsys", "switches.pgle.enabled=false"], "XLA307") == []
 
 
-@pytest.mark.parametrize("code", ["PERF101", "PERF102", "PROF101"])
+@pytest.mark.parametrize("code", ["XLA308", "XLA306", "PROF101"])
 def test_without_pgle_nothing_is_said_of_it(code: str) -> None:
     sets = ["switches.pgle.enabled=false", "profile.skip_steps=1"]
     assert found(sets, code) == []
 
 
 def test_without_command_buffers_pgle_has_none_to_turn_off() -> None:
-    assert len(found([], "PERF102")) == 1
-    assert found(["switches.command_buffers=[]"], "PERF102") == []
+    assert len(found([], "XLA306")) == 1
+    assert found(["switches.command_buffers=[]"], "XLA306") == []
 
 
 @pytest.mark.parametrize(("factor", "warned"), [(95, 0), (96, 1)])
 def test_a_slop_factor_that_leaves_no_margin_is_warned_of(factor: int, warned: int) -> None:
     sets = [f"xla_flags.xla_gpu_memory_limit_slop_factor={factor}"]
-    assert len(found(sets, "MEM101")) == warned
+    assert len(found(sets, "XLA324")) == warned

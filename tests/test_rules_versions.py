@@ -11,7 +11,7 @@ from moectl.facts import images, maxtext
 from moectl.findings import Finding
 from moectl.job import Origin, Value
 from moectl.rules.versions import RULES, date_of, provides, tag_of
-from moectl.workload import Batch, Manifest, Option, Step, Text, Workload
+from moectl.workload import Batch, Option, Step, Text, Workload
 
 BLOCK_DAY = "2026-09-09"
 SCRIPT = "launch it's $(now).sbatch"
@@ -32,6 +32,7 @@ def workload(
         maxtext=image.maxtext,
         jaxlib=image.jaxlib,
         image=image,
+        image_said=origin,
         is_maxtext=True,
         arguments={k: Value(v, Origin("argv", SCRIPT, 30, 5)) for k, v in values.items()},
         effective=dict(maxtext.load(image.maxtext).base) | values,
@@ -168,28 +169,11 @@ def test_nobody_is_told_of_an_image_that_nobody_named() -> None:
     assert found(w) == []
 
 
-def test_a_manifest_is_pointed_at_where_it_names_the_image() -> None:
-    reference = "ghcr.io/nvidia/jax:maxtext-2026-06-01"
-    containers = [{"name": "sidecar", "image": "busybox:1"}, {"name": "it's", "image": reference}]
-    path = ("spec", "template", "spec", "containers", 1, "image")
-    manifest = Manifest(
-        {"spec": {"template": {"spec": {"containers": containers}}}},
-        {path: Origin("manifest", "job.yaml", 33, 9)},
-    )
-    w = workload(reference, said={"te_moe_block": True}, place="none", manifest=manifest)
-    (finding,) = [f for f in found(w) if f.code == "VER101"]
-    assert (finding.file, finding.line) == ("job.yaml", 33)
-
-
-def test_a_run_file_is_pointed_at_its_container_image_and_its_job_is_judged_elsewhere() -> None:
-    reference = "ghcr.io/nvidia/jax:latest"
-    config = {"container.image": Value(reference, Origin("run file", "run.yaml", 8, 10))}
-    w = workload(reference, said={"te_moe_block": True}, place="none", config=config)
-    (finding,) = [f for f in found(w) if f.code == "VER105"]
-    assert (finding.file, finding.line) == ("run.yaml", 8)
+def test_an_old_image_of_the_command_line_is_told_at_the_switch() -> None:
     old = "ghcr.io/nvidia/jax:maxtext-2026-06-01"
-    w = replace(workload(old, said={"te_moe_block": True}), kind="run file")
-    assert "VER101" not in codes(w)
+    w = replace(workload(old, said={"te_moe_block": True}), image_said=Origin("--image"))
+    (finding,) = [f for f in found(w) if f.code == "VER101"]
+    assert (finding.file, finding.line) == (SCRIPT, 30)
 
 
 def test_a_port_is_no_tag_and_a_date_is_read_from_the_tag_alone() -> None:

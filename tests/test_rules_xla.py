@@ -260,7 +260,14 @@ def image(date: str, **rest: Any) -> Image:
 
 
 def with_image(text: str | None, the_image: Image, **rest: Any) -> Workload:
-    return workload(text, jaxlib=the_image.jaxlib, image=the_image, container=True, **rest)
+    return workload(
+        text,
+        jaxlib=the_image.jaxlib,
+        image=the_image,
+        image_said=PLACE,
+        container=True,
+        **rest,
+    )
 
 
 def test_between_two_releases_only_what_both_refuse_is_an_error() -> None:
@@ -323,7 +330,7 @@ PAIRS: list[tuple[str, str | None, dict[str, str], dict[str, Any]]] = [
     ("XLA307", None, {"JAX_ENABLE_PGLE": "1"}, {
         "step": Step("srun", (), (Text.of("nsys", PLACE), Text.of("profile", PLACE)), PLACE)}),
     ("XLA307", None, {"JAX_ENABLE_PGLE": "1"}, {
-        "keys": {"profiler": "xplane", "skip_first_n_steps_for_profiler": 1}}),
+        "keys": {"profiler": "nsys"}}),
     ("XLA308", None, {"JAX_ENABLE_PGLE": "on"}, {
         "layout": Layout(processes_per_node=Value(4, PLACE))}),
     ("XLA309", None, {"JAX_ENABLE_PGLE": "y"}, {"keys": {"compiled_trainstep_file": "a.pickle"}}),
@@ -371,7 +378,7 @@ PAIRS: list[tuple[str, str | None, dict[str, str], dict[str, Any]]] = [
      "opt_level=PIPELINE_PARALLELISM_OPT_LEVEL_ENABLE", {}, {
          "keys": {"dcn_pipeline_parallelism": 2}}),
     ("XLA353", "--xla_gpu_enable_triton_gemm=false", {}, {}),
-    ("XLA354", f"--{LEVEL}=0", {}, {"image": image("2026-10-10"), "container": True}),
+    ("XLA354", f"--{LEVEL}=0", {}, {"image": image("2026-10-10"), "image_said": PLACE, "container": True}),
     ("XLA212", None, {}, {
         "keys": {"compile_xla_flags": "--xla_gpu_enable_pipelined_all_gather=true"}}),
 ]  # fmt: skip

@@ -102,19 +102,6 @@ def _codes(name: str) -> Iterator[Answer]:
                 for rule in members
             ],
         }
-    elif code in _job_codes():
-        yield {
-            "name": code,
-            "kind": "rule",
-            "title": "judged when a run file becomes a job",
-            "suppress": f"# moectl: ignore[{code}]",
-        }
-
-
-def _job_codes() -> tuple[str, ...]:
-    from moectl.rules.run import codes  # noqa: PLC0415
-
-    return codes()
 
 
 def _maxtext_keys(name: str) -> Iterator[Answer]:
@@ -285,7 +272,6 @@ _KINDS: tuple[Callable[[str], Iterator[Answer]], ...] = (
 
 def _all_names() -> Iterable[str]:
     yield from rules()
-    yield from _job_codes()
     yield from dict.fromkeys(map(_family, rules()))
     for release in maxtext_facts.releases():
         yield from maxtext_facts.load(release).keys()

@@ -145,6 +145,8 @@ def _refuse_thawing(file: RunFile, wishes: Wishes, platform: Hardware) -> None:
 
 
 def _unknown_codes(said: Sequence[str], where: str) -> list[UsageError]:
+    if not said:
+        return []
     known = codes()
     return [
         UnknownNameError("finding code", code, known, where=where)

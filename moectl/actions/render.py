@@ -17,6 +17,10 @@ from moectl.render.variables import environment
 from moectl.settings.bundle_names import LEFT_BY_A_RUN
 from moectl.settings.files import LOCK_NAME
 
+# What does not fit the memory can still be looked at, or taken to other hardware by hand; it
+# is told, and a launch stops for it.
+LET_PASS = frozenset({"MEM111"})
+
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
@@ -75,7 +79,7 @@ def render(target: str, wishes: Wishes | None = None) -> Rendered:
         MoectlError: what was typed cannot be meant.
     """
     job = plan(target, wishes or Wishes())
-    if any(finding.stops for finding in job.findings):
+    if any(finding.stops and finding.code not in LET_PASS for finding in job.findings):
         raise FindingsError(job.findings)
     return Rendered(job, bundle(job))
 

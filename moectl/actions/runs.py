@@ -18,7 +18,7 @@ from moectl.launch.store import Broken, Store
 from moectl.logs.tail import tail_state
 
 # Seconds between two looks at a run that is followed; the delay grows from one to the other.
-FIRST_LOOK, LAST_LOOK, GROWTH = 2.0, 30.0, 1.5
+FIRST_LOOK, LAST_LOOK, GROWTH = 1.0, 30.0, 1.5
 # Looks in a row that nobody answered, after which following ends.
 UNANSWERED = 20
 
@@ -34,12 +34,14 @@ class Row:
         jobs: what its jobs do, oldest first.
         state: in one word or two what it does.
         live: whether it may still do something.
+        blocked: why it will not start by itself, and the remedy; else empty.
     """
 
     record: RunRecord
     jobs: tuple[JobState, ...]
     state: str
     live: bool
+    blocked: str = ""
 
     def as_dict(self, now: float) -> dict[str, Any]:
         """Return the JSON form; age in seconds."""
@@ -49,6 +51,7 @@ class Row:
             "name": record.name,
             "state": self.state,
             "live": self.live,
+            "blocked": self.blocked,
             "jobs": [
                 {
                     "job": job.job,
@@ -92,19 +95,27 @@ def table(store: Store, backend: Backend | None = None) -> Table:
         LocalFilesError: the folder of records cannot be read.
     """
     listing = store.list()
-    survey = settle(store, backend or Slurm(), listing.records) if listing.records else Survey(())
-    rows = tuple(row(survey, record) for record in survey.records)
+    asked = backend or Slurm()
+    survey = settle(store, asked, listing.records) if listing.records else Survey(())
+    rows = tuple(row(survey, record, asked) for record in survey.records)
     return Table(rows, listing.broken, listing.bare, survey.unreachable)
 
 
-def row(survey: Survey, record: RunRecord) -> Row:
-    """Return a run as the table shows it."""
+def look(store: Store, backend: Backend, record: RunRecord) -> Row:
+    """Return a run as it is now."""
+    survey = settle(store, backend, [record])
+    return row(survey, survey.records[0], backend)
+
+
+def row(survey: Survey, record: RunRecord, backend: Backend | None = None) -> Row:
+    """Return a run as the table shows it; the backend knows what blocks it."""
     jobs = survey.states(record)
     live = [job for job in jobs if job.live]
     if live:
         # Of a run of several jobs the one that is farthest counts.
-        state = next((job for job in live if job.phase != "pending"), live[0]).phase
-        return Row(record, jobs, state, live=True)
+        first = next((job for job in live if job.phase != "pending"), live[0])
+        blocked = backend.blocked(first) if backend else ""
+        return Row(record, jobs, first.phase, live=True, blocked=blocked)
     if record.state == "intent":
         return Row(record, jobs, "being submitted", live=True)
     if not jobs:
@@ -135,8 +146,7 @@ def cancel(store: Store, said: str) -> tuple[Row, list[str]]:
     record = store.find(said)
     backend = backend_for(record)
     record, ended = submit.cancel(store, backend, record.id)
-    survey = settle(store, backend, [record])
-    return row(survey, survey.records[0]), ended
+    return look(store, backend, record), ended
 
 
 def resume(store: Store, said: str) -> RunRecord:
@@ -172,7 +182,7 @@ def follow(
     delay, unanswered, before = FIRST_LOOK, 0, None
     while True:
         survey = settle(store, backend, [store.read(identity)])
-        now = row(survey, survey.records[0])
+        now = row(survey, survey.records[0], backend)
         unanswered = unanswered + 1 if survey.unreachable else 0
         if unanswered >= UNANSWERED:
             raise BackendError(survey.unreachable)

@@ -68,12 +68,14 @@ def run(
         options=options,
         again=again,
     )
-    if not wait:
+    from moectl.actions.runs import done, follow, look  # noqa: PLC0415
+
+    if blocked := look(store, backend, record).blocked:
+        planned = replace(planned, notes=(*planned.notes, f"it waits: {blocked}"))
+    if not wait or not as_json:
         _say_launched(planned, record, as_json=as_json)
+    if not wait:
         return 0
-    if not as_json:
-        _say_launched(planned, record, as_json=False)
-    from moectl.actions.runs import done, follow  # noqa: PLC0415
 
     try:
         seen = follow(store, backend, record.id, _telling(as_json=as_json))
@@ -107,6 +109,8 @@ def _telling(*, as_json: bool) -> Callable[[Row], None]:
         job = seen.jobs[-1] if seen.jobs else None
         on = f" on {job.nodes}" if job and job.nodes and seen.live else ""
         why = f" ({job.reason})" if job and job.reason and seen.state == "pending" else ""
+        if seen.blocked:
+            why = f": {seen.blocked}"
         stream.write(f"  {seen.state}{on}{why}\n")
         stream.flush()
 
@@ -173,9 +177,8 @@ def _run_inside(
     as_json: bool,
 ) -> int:
     """Start the script in the allocation that this shell stands in, and wait for its end."""
-    from moectl.actions.runs import done, row  # noqa: PLC0415
+    from moectl.actions.runs import done, look  # noqa: PLC0415
     from moectl.errors import UsageError  # noqa: PLC0415
-    from moectl.launch.settle import settle  # noqa: PLC0415
     from moectl.launch.submit import start_inside  # noqa: PLC0415
 
     if why := where.unfit(planned.job.nodes):
@@ -203,7 +206,7 @@ def _run_inside(
         tell=tell,
         output=sys.stderr.fileno() if as_json else None,
     )
-    seen = row(settle(store, backend, [record]), record)
+    seen = look(store, backend, record)
     why = done(seen) if not code else f"its exit code is {code}"
     return _say_end(planned, seen, why, as_json=as_json)
 

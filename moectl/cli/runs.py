@@ -40,12 +40,19 @@ def runs(format: str) -> int:  # noqa: A002 - the option's name
         _say_table(found, now)
         if not found.rows:
             say(f"no runs in {store.root}; `moectl launch` starts one")
+    for row in found.rows:
+        if row.blocked:
+            sys.stderr.write(
+                f"moectl: {printable(row.record.id)} waits: {printable(row.blocked)}\n"
+            )
     for broken in found.broken:
         sys.stderr.write(f"moectl: {printable(str(broken.folder))}: its record {broken.why}\n")
-    for folder in found.bare:
+    if found.bare:
+        first = printable(found.bare[0].name)
+        more = f" and {len(found.bare) - 1} more" if len(found.bare) > 1 else ""
         sys.stderr.write(
-            f"moectl: {printable(str(folder))} holds no record: a launch that died before "
-            "anything was submitted, or that is at it; it may be removed\n"
+            f"moectl: {first}{more} in {printable(str(store.root))} hold no record: launches that "
+            "died before anything was submitted, or are at it; what is old may be removed\n"
         )
     if found.unreachable:
         raise BackendError(found.unreachable)

@@ -21,9 +21,13 @@ def say_json(value: Any) -> None:
 
 
 def say_findings(findings: Iterable[Finding], stream: Any = None) -> None:
-    """Print findings, one block each: what, where, what to type."""
+    """Print findings, one block each: what, where, what to type; notes are only counted."""
     out = stream or sys.stderr
+    notes = 0
     for finding in findings:
+        if finding.severity == "note" and not finding.accepted:
+            notes += 1
+            continue
         if finding.accepted:
             out.write(
                 f"accepted {finding.severity} {finding.code} {finding.field}: {finding.accepted}\n"
@@ -34,3 +38,5 @@ def say_findings(findings: Iterable[Finding], stream: Any = None) -> None:
             out.write(f"    from {finding.place}\n")
         if finding.hint:
             out.write(f"    try: {finding.hint}\n")
+    if notes:
+        out.write(f"{notes} note{'' if notes == 1 else 's'}: `moectl validate` shows them\n")

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from moectl.errors import BackendError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -14,6 +16,10 @@ Phase: TypeAlias = Literal[
     "node failure", "preempted", "out of memory", "requeued", "suspended", "refused", "unknown",
 ]  # fmt: skip
 LIVE: frozenset[Phase] = frozenset({"pending", "running", "completing", "requeued", "suspended"})
+
+
+class UnansweredError(BackendError):
+    """The scheduler did not answer, so what was asked of it may have been done all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,10 @@ class Wanted:
 
 
 class Backend(Protocol):
-    """A scheduler that runs bundles. Everything it refuses is a `BackendError`."""
+    """A scheduler that runs bundles. Everything it refuses is a `BackendError`.
+
+    One that did not answer in time raises an `UnansweredError`.
+    """
 
     @property
     def name(self) -> str:
@@ -103,6 +112,9 @@ class Backend(Protocol):
 
     def cancel(self, jobs: Sequence[str], job_name: str) -> None:
         """End the jobs of a name; those that ended already are no fault."""
+
+    def blocked(self, job: JobState) -> str:
+        """Return why a waiting job will not start by itself, and the remedy; else nothing."""
 
     def test(self, script: str, folder: Path, options: Sequence[str] = ()) -> str:
         """Return what the scheduler would do with a script, in its own words."""

@@ -79,7 +79,7 @@ def settle(store: Store, backend: Backend, records: Sequence[RunRecord]) -> Surv
                 current[identity] = _settled(
                     store, record, found.get(identity), locked=identity in mine
                 )
-    return Survey(tuple(current[record.id] for record in records), found)
+    return Survey(tuple(current[record.id] for record in records), {**found, **inside})
 
 
 def recover(store: Store, backend: Backend, records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -105,7 +105,7 @@ def adopt(record: RunRecord, states: Iterable[JobState], why: Why = "resume") ->
     return record
 
 
-def entries(record: RunRecord) -> RunRecord:
+def unmeant(record: RunRecord) -> RunRecord:
     """Return an intent that came to nothing: lost, or as submitted as it was before."""
     if record.state != "intent":
         return record
@@ -134,13 +134,14 @@ def age(record: RunRecord, now: float | None = None) -> float:
 def _inside(store: Store, record: RunRecord) -> tuple[JobState, ...]:
     """Return the state of a run inside somebody's allocation, whose launch waits for its end."""
     job = record.job_ids[-1] if record.jobs else ""
+    with contextlib.suppress(MoectlError), store.locked(record.id, wait=False) as lock:
+        if lock is None:
+            return (JobState(job, "running", name=record.id),)
+        record = store.read(record.id)  # it may have ended since it was read
     code = record.options.get(EXIT_CODE)
     if isinstance(code, int):
         phase: Phase = "failed" if code else "completed"
         return (JobState(job, phase, exit_code=code, name=record.id),)
-    with contextlib.suppress(MoectlError), store.locked(record.id, wait=False) as lock:
-        if lock is None:
-            return (JobState(job, "running", name=record.id),)
     return (JobState(job, "unknown", reason="its launch died", name=record.id),)
 
 
@@ -160,7 +161,7 @@ def _settled(
         return record
     after = adopt(record, found)
     if locked:
-        after = after if after.jobs != record.jobs else entries(record)
+        after = after if after.jobs != record.jobs else unmeant(record)
     if after == record:
         return record
     with contextlib.ExitStack() as held:

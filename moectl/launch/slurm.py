@@ -10,7 +10,7 @@ from pathlib import Path
 
 from moectl.errors import BackendError
 from moectl.launch.backend import JobState, Wanted
-from moectl.launch.slurm_call import call, submitting
+from moectl.launch.slurm_call import blocked, call, submitting
 from moectl.launch.slurm_states import NUMBER, accounting, ended, oldest_first, queued
 
 # How long ago a job may have been that is looked for by its name alone.
@@ -124,6 +124,10 @@ class Slurm:
             except BackendError as error:
                 if not _LOST_JOBS.search(str(error)):
                     raise
+
+    def blocked(self, job: JobState) -> str:
+        """Return why a waiting job will not start by itself, and the remedy; else nothing."""
+        return blocked(job.reason) if job.phase == "pending" else ""
 
     def test(self, script: str, folder: Path, options: Sequence[str] = ()) -> str:
         """Return what Slurm would do with a script, in its own words; nothing is written.

@@ -7,9 +7,11 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from moectl.errors import BackendError
 from moectl.facts.yaml_facts import read
+from moectl.launch.backend import UnansweredError
 
 SECONDS = 60
 # Variables that may say what a script leaves open, and its option.
@@ -61,11 +63,11 @@ def call(
             f"{words[0]} is not on this machine: it is one where Slurm's programs are that submits"
         ) from None
     except subprocess.TimeoutExpired:
-        raise BackendError(f"{words[0]} gave no answer in {SECONDS} s") from None
+        raise UnansweredError(f"{words[0]} gave no answer in {SECONDS} s") from None
     except OSError as error:
         raise BackendError(f"{words[0]} cannot be run: {error.strerror}") from None
     if done.returncode:
-        raise BackendError(refusal(words[0], done.stderr or done.stdout))
+        raise refused(words[0], done.stderr or done.stdout)
     return done.stdout + (done.stderr if errors else "")
 
 
@@ -83,10 +85,27 @@ def submitting(script: str) -> dict[str, str]:
     }
 
 
+def refused(program: str, said: str) -> BackendError:
+    """Return a refusal: its cause in one sentence, and Slurm's own words below."""
+    row = _row("rows", said)
+    kind = UnansweredError if row and row.get("unanswered") else BackendError
+    return kind(refusal(program, said))
+
+
 def refusal(program: str, said: str) -> str:
     """Return the cause of a refusal in one sentence, and Slurm's own words below."""
     own = "\n".join(f"  {line}" for line in said.strip().splitlines()[:20])
-    for row in read("slurm_refusals.yaml")["rows"]:
-        if re.search(row["says"], said):
-            return f"{row['cause']}; {row['remedy']}\n{own}"
+    if row := _row("rows", said):
+        return f"{row['cause']}; {row['remedy']}\n{own}"
     return f"{program} refused\n{own}" if own else f"{program} failed without a word"
+
+
+def blocked(reason: str) -> str:
+    """Return why a job that waits for this reason will not start by itself, else nothing."""
+    row = _row("waits", reason)
+    return f"{row['cause']} (Slurm: {reason}); {row['remedy']}" if row else ""
+
+
+def _row(table: str, said: str) -> dict[str, Any] | None:
+    rows: list[dict[str, Any]] = read("slurm_refusals.yaml")[table]
+    return next((row for row in rows if re.search(row["says"], said)), None)

@@ -182,7 +182,8 @@ class Store:
         broken: list[Broken] = []
         bare: list[Path] = []
         try:
-            folders = sorted(entry.path for entry in os.scandir(self.root) if entry.is_dir())
+            with os.scandir(self.root) as entries:
+                folders = sorted(entry.path for entry in entries if _is_folder(entry))
         except FileNotFoundError:
             return Listing(())
         except OSError as error:
@@ -260,6 +261,13 @@ class Store:
             raise LocalFilesError(
                 f"{error.filename or folder}: {error.strerror or error}"
             ) from None
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
 
 
 def _read(folder: Path) -> RunRecord | Broken | None:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from moectl.errors import BackendError, LocalFilesError, UsageError
 from moectl.launch.allocation import Allocation, run_inside
-from moectl.launch.backend import Backend
+from moectl.launch.backend import Backend, JobState, UnansweredError
 from moectl.launch.record import RunRecord, Why
-from moectl.launch.settle import EXIT_CODE, INSIDE, adopt, entries, moment, settle, wanted
+from moectl.launch.settle import EXIT_CODE, INSIDE, adopt, moment, settle, unmeant, wanted
 from moectl.launch.store import BUNDLE, Store
 from moectl.settings.bundle_names import LAUNCH
 
@@ -191,23 +191,28 @@ def _submit(
 def _after_a_refusal(
     store: Store, backend: Backend, record: RunRecord, why: Why, error: BackendError
 ) -> RunRecord:
-    """Return the record where the job got there all the same, e.g. the answer was lost.
+    """Return the record where the job got there all the same: its answer was lost.
 
-    Where that cannot be told, the run stays an intent and is looked for the next time.
+    A refusal leaves no run behind. Where nobody can tell whether it was one, the run stays an
+    intent and is looked for the next time.
     """
-    try:
+    found: Sequence[JobState] | None = None
+    with contextlib.suppress(BackendError):
         found = backend.survey([wanted(record, search=True)]).get(record.id)
-    except BackendError:
-        found = None
-    if found is None:
-        raise BackendError(
+    after = adopt(record, found or (), why)
+    if after.jobs != record.jobs:
+        with contextlib.suppress(LocalFilesError):  # it is found again by its name
+            store.save(after)
+        return after
+    if found is None or isinstance(error, UnansweredError):
+        raise UnansweredError(
             f"{error}\nwhether {record.id} was submitted is not known; `moectl runs` finds out"
         ) from None
-    after = adopt(record, found, why)
-    with contextlib.suppress(LocalFilesError):
-        store.save(after if after.jobs != record.jobs else entries(record))
-    if after.jobs != record.jobs:
-        return after
+    if record.jobs:
+        with contextlib.suppress(LocalFilesError):
+            store.save(unmeant(record))
+    else:
+        store.discard(record.id)
     raise error
 
 

@@ -146,9 +146,7 @@ def _step(
             extra.setdefault(name, value)
         else:
             known.setdefault(attribute, value)
-    return StepLine(
-        int(first), **known, extra=extra, rampup=rampup, boundary=boundary, rank=rank
-    )
+    return StepLine(int(first), **known, extra=extra, rampup=rampup, boundary=boundary, rank=rank)
 
 
 def number(text: str) -> float | None:
@@ -157,21 +155,25 @@ def number(text: str) -> float | None:
     return float(stripped) if len(stripped) < 64 and _NUMBER.fullmatch(stripped) else None
 
 
-def lines(stream: BinaryIO) -> Iterator[str]:
+def lines(stream: BinaryIO, longest: int = LONGEST, errors: str = "replace") -> Iterator[str]:
     """Yield the lines of a stream with their ends, as text whatever their bytes are.
 
-    A line longer than some kilobytes is cut to its beginning, so memory stays flat; a last
-    line without its end has none here either.
+    Args:
+        stream: where to read from.
+        longest: bytes of a line; the rest is cut off, so memory stays flat.
+        errors: what becomes of bytes that are no UTF-8, as of `bytes.decode`.
+
+    A last line without its end has none here either.
     """
     held = b""
     while chunk := stream.read(_CHUNK):
         *whole, rest = chunk.split(b"\n")
         for line in whole:
-            yield (held + line)[:LONGEST].decode("utf-8", "replace") + "\n"
+            yield (held + line)[:longest].decode("utf-8", errors) + "\n"
             held = b""
-        held = (held + rest)[:LONGEST]
+        held = (held + rest)[:longest]
     if held:
-        yield held.decode("utf-8", "replace")
+        yield held.decode("utf-8", errors)
 
 
 def opened(path: Path) -> BinaryIO:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -131,58 +130,47 @@ def _median(values: Iterable[float | None]) -> float | None:
     return median(held) if held else None
 
 
-def last_lines(path: Path, amount: int = FIRST) -> list[str]:
-    """Return the lines in the last `amount` bytes of a log; the first of them may be cut off.
+def last_lines(
+    path: Path, amount: int = FIRST, longest: int = LONGEST, errors: str = "replace"
+) -> list[str]:
+    """Return the whole lines in the last `amount` bytes of a log.
 
     A compressed log is read from its beginning, with flat memory. What cannot be read is not
     there.
+
+    Args:
+        path: the log.
+        amount: bytes.
+        longest: as of `lines`.
+        errors: as of `lines`.
     """
     try:
         with path.open("rb") as stream:
             if stream.read(2) != b"\x1f\x8b":
                 size = stream.seek(0, 2)
                 stream.seek(max(0, size - amount))
-                found = list(lines(stream))
+                found = list(lines(stream, longest, errors))
                 return found[1:] if size > amount and len(found) > 1 else found
-        return _last_of_compressed(path, amount)
+        return _last_of_compressed(path, amount, longest, errors)
     except OSError:
         return []
 
 
-def _last_of_compressed(path: Path, amount: int) -> list[str]:
+def _last_of_compressed(path: Path, amount: int, longest: int, errors: str) -> list[str]:
     from collections import deque  # noqa: PLC0415
 
     kept: deque[str] = deque()
     held = 0
     try:
         with opened(path) as stream:
-            for line in lines(stream):
+            for line in lines(stream, longest, errors):
                 kept.append(line)
                 held += len(line)
-                while held > amount + LONGEST and len(kept) > 1:
+                while held > amount and len(kept) > 1:
                     held -= len(kept.popleft())
     except (EOFError, gzip.BadGzipFile, zlib.error, OSError):
         pass  # what came before the damage counts
     return list(kept)
-
-
-_RANK = re.compile(r"rank-(\d{1,7})\.log(?:\.gz)?", re.ASCII)
-
-
-def rank_logs(folder: Path) -> dict[int, Path]:
-    """Return the logs of a job's folder by rank; none of a folder that cannot be read."""
-    try:
-        named = [(match, path) for path in folder.iterdir() if (match := _RANK.fullmatch(path.name))]
-    except OSError:
-        return {}
-    return dict(sorted((int(match[1]), path) for match, path in named))
-
-
-def rank_log(folder: Path, rank: int) -> Path:
-    """Return where the log of a rank is, or would be."""
-    plain = folder / f"rank-{rank}.log"
-    packed = folder / f"rank-{rank}.log.gz"
-    return packed if not plain.exists() and packed.exists() else plain
 
 
 def first_fatal(path: Path, amount: int = 1 << 18) -> Said | None:

@@ -22,13 +22,11 @@ def contained(job: Job) -> bool:
     return job.cluster.runtime in {PYXIS, APPTAINER}
 
 
-def image_file(job: Job) -> str:
-    """Return the image file on the nodes that the job runs from; empty for a registry's image."""
+def imported_file(job: Job) -> str:
+    """Return the file that stands for the image of a registry; empty without such a folder."""
     image = job.container.image
-    if not contained(job) or image.reference.startswith("/"):
-        return image.reference if contained(job) else ""
     folder, architecture = job.cluster.image_folder, job.cluster.architecture
-    if not folder or not architecture:
+    if not (contained(job) and folder and architecture) or image.reference.startswith("/"):
         return ""
     name = squashfs_name(image.reference, image.digest, architecture)
     return f"{folder.rstrip('/')}/{name}"
@@ -36,7 +34,7 @@ def image_file(job: Job) -> str:
 
 def image_argument(job: Job) -> str:
     """Return the image as the container's program is told of it."""
-    if file := image_file(job):
+    if file := imported_file(job):
         return file
     if job.cluster.runtime == APPTAINER:
         return apptainer_image(job.container.image)

@@ -9,6 +9,8 @@ from moectl.resolve.derived import derived
 from moectl.resolve.effective import effective
 from moectl.workload import Layout, Text, Workload
 
+DEFAULT = "moectl default"
+
 
 def workload_of(job: Job) -> Workload:
     """Return what a job starts, as rules read it."""
@@ -27,6 +29,7 @@ def workload_of(job: Job) -> Workload:
         maxtext=image.maxtext,
         jaxlib=image.jaxlib,
         image=image,
+        image_said=_image_said(job),
         container=True,
         is_maxtext=True,
         config=job.config,
@@ -49,6 +52,12 @@ def workload_of(job: Job) -> Workload:
         slices=job.mesh.slices,
         hardware=job.hardware,
     )
+
+
+def _image_said(job: Job) -> Origin | None:
+    """Return who named the image; None when it is the one used when nobody does."""
+    said = job.settings.get("container.image")
+    return None if said is None or said.origin.layer == DEFAULT else said.origin
 
 
 def _text(value: object) -> str:

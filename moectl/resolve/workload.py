@@ -88,6 +88,8 @@ def workload(part: Part, the_basis: Basis) -> tuple[Workload, list[str]]:
         maxtext=image.maxtext,
         jaxlib=image.jaxlib,
         image=image,
+        image_said=_image_said(part, given),
+        jaxlib_said=given.jaxlib is not None,
         container=part.image is not None or None,
         is_maxtext=part.is_maxtext,
         config=part.config,
@@ -125,6 +127,12 @@ def _image(part: Part, the_basis: Basis) -> tuple[Image, list[str]]:
     return found, [
         f"judged against MaxText {found.maxtext} and jaxlib {found.jaxlib}; {whose} unknown"
     ]
+
+
+def _image_said(part: Part, given: Given) -> Origin | None:
+    if part.image is not None and part.image.known:
+        return part.image.origin
+    return Origin("--image") if given.image else None
 
 
 def _plain(reference: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from moectl.errors import nearest, shown
@@ -85,8 +85,15 @@ def wrong_value(w: Workload) -> Iterator[Fault]:
         elif isinstance(value.value, str) and (feature := announced(f"{name} {value.value}")):
             clause += f"; {feature['feature']} is announced, and not in this release yet"
             hint = feature["instead"]
-        sentence = f"{name} cannot be {shown(value.value)}: MaxText {keys.release} takes {clause}"
+        raw = "that" if name in _secrets() else shown(value.value)
+        sentence = f"{name} cannot be {raw}: MaxText {keys.release} takes {clause}"
         yield Fault(name, sentence, value.origin, hint)
+
+
+def _secrets() -> Collection[str]:
+    """Return the keys whose value is nobody's business."""
+    names: Mapping[str, str] = read("launch.yaml")["secret_keys"]
+    return names
 
 
 def _resolved(w: Workload, keys: Catalogue, value: Any, *, argument: bool) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
+from typing import Any
 
+from moectl.job import Origin
 from moectl.mesh import divisors
 from moectl.rules.maxtext_words import (
     RUN_FILE,
@@ -12,15 +14,17 @@ from moectl.rules.maxtext_words import (
     degree_keys,
     field,
     own_rules,
+    real,
     whole,
     write,
 )
 from moectl.rules.rule import Fault, rules
-from moectl.workload import Workload
+from moectl.workload import UNKNOWN, Workload
 
 RULES = rules()
 _SOURCE = "MaxText 0.2.5 "
-_BATCH_AXES = ("data", "fsdp", "fsdp_transpose", "expert")
+_BATCH_AXES = ("data", "stage", "fsdp", "fsdp_transpose", "expert")
+_NEAR = 1e-9
 # The image from which on each process has its own directory.
 _FIXED = "2025-05-01"
 
@@ -53,40 +57,101 @@ def experts(w: Workload) -> Iterator[Fault]:
 
 @RULES.rule(
     "MESH102",
-    "micro-batch that the batch axes do not divide",
-    reason="Sequences are cut over the data, FSDP and expert axes in whole numbers.",
-    remedy="a per_device_batch_size of 1 or more, in whole numbers",
-    source=_SOURCE + "configs/base.yml:704 (activation_batch)",
+    "loaded batch that the batch axes do not divide",
+    reason="The loaded batch, all accumulated micro-steps together, is cut over the data, stage, "
+    "FSDP and expert axes in whole sequences; JAX raises IndivisibleError at the first step.",
+    remedy="a batch that is a multiple of the shards",
+    source=_SOURCE
+    + "configs/base.yml:639 (activation_embed_and_logits_batch), input_data_sharding",
     stage="later",
 )
-def batch_axes(w: Workload) -> Iterator[Fault]:
-    """Find a micro-batch that is no multiple of the shards of the batch, or no whole number."""
-    per_device = w.value("per_device_batch_size")
-    micro, sizes = w.value("micro_batch_size_to_train_on"), axis_sizes(w)
-    if w.value("te_moe_block") is not False or not whole(micro) or own_rules(w):
+def loaded_batch(w: Workload) -> Iterator[Fault]:
+    """Find a loaded batch that is no multiple of its shards."""
+    loaded, shards = w.value("global_batch_size_to_load"), _shards(w)
+    if not whole(loaded, shards) or loaded <= 0 or loaded % shards == 0:
         return
-    shares = [sizes.get(axis, 1) for axis in _BATCH_AXES]
-    if not whole(*shares) or prod(shares) < 1:
-        return
-    shards = prod(shares)
-    if micro > 0 and micro % shards == 0:
-        return
-    fraction = w.devices is not None and per_device * w.devices != micro
-    exact = f"{per_device} x {w.devices} GPUs = {per_device * w.devices:g}" if fraction else ""
-    aside = f" ({exact}, which is no whole number)" if fraction else ""
+    total = max(shards, loaded // shards * shards)
     sentence = (
-        f"a micro-batch of {micro} sequences{aside} cannot be cut over data x FSDP x expert = "
+        f"a loaded batch of {loaded} sequences cannot be cut over data x stage x FSDP x expert = "
         f"{shards} shards; the run dies at its first step."
     )
-    total = max(shards, micro // shards * shards)
+    yield Fault(_name(w), sentence, _place(w), _write(w, total))
+
+
+@RULES.rule(
+    "MESH106",
+    "batch that is no whole number of sequences",
+    reason="MaxText rounds it down without a word, to nothing if need be, and trains on fewer "
+    "sequences than said; with none its loss reads 0.",
+    remedy="a per_device_batch_size that makes whole sequences of all GPUs",
+    source=_SOURCE + "configs/types.py:4443, trainers/pre_train/train.py:150",
+    stage="silent",
+)
+def whole_batch(w: Workload) -> Iterator[Fault]:
+    """Find per_device_batch_size x devices that is no whole number, or less than one."""
+    per_device, devices = w.value("per_device_batch_size"), w.value("num_target_devices")
+    micro = w.value("micro_batch_size_to_train_on")
+    if not real(per_device) or not whole(devices, micro) or per_device <= 0 or devices <= 0:
+        return
+    exact = per_device * devices
+    if micro > 0 and abs(exact - micro) < _NEAR:
+        return
+    near = sorted({max(1, round(exact)) / devices, (micro + 1) / devices})
+    hint = f"{_name(w)} may be {' or '.join(f'{size:g}' for size in near)}"
+    sentence = (
+        f"{per_device:g} x {devices} GPUs = {exact:g} sequences, and MaxText trains on {micro} "
+        "of them"
+    )
+    yield Fault(_name(w), sentence, w.where("per_device_batch_size"), hint)
+
+
+@RULES.rule(
+    "MESH107",
+    "micro-batch smaller than its shards",
+    reason="Sequences are cut over the data, FSDP and expert axes; with fewer than there are "
+    "shards some GPUs work on padding. It runs.",
+    remedy="1 sequence a shard, or more of the GPUs on tensor or context axes",
+    source=_SOURCE + "trainers/pre_train/train.py:150; seen to run on 8 CPU devices",
+    severity="warning",
+    stage="advice",
+)
+def idle_shards(w: Workload) -> Iterator[Fault]:
+    """Find fewer sequences in a micro-step than shards of the batch."""
+    micro, shards = w.value("micro_batch_size_to_train_on"), _shards(w)
+    if not whole(micro, shards) or not 0 < micro < shards:
+        return
+    sentence = (
+        f"a micro-batch of {micro} sequences is cut over data x stage x FSDP x expert = {shards} "
+        f"shards, so {shards - micro} of them have none"
+    )
+    yield Fault(_name(w), sentence, _place(w), _write(w, shards))
+
+
+def _shards(w: Workload) -> Any:
+    """Return the shards of the batch; UNKNOWN under rules that are not MaxText's own."""
+    sizes = axis_sizes(w)
+    shares = [sizes.get(axis, 1) for axis in _BATCH_AXES]
+    if w.value("te_moe_block") is not False or own_rules(w) or not whole(*shares):
+        return UNKNOWN
+    return prod(shares) if sizes and prod(shares) > 0 else UNKNOWN
+
+
+def _name(w: Workload) -> str:
+    return "batch.per_device" if w.kind == RUN_FILE else "per_device_batch_size"
+
+
+def _place(w: Workload) -> Origin:
+    return w.where("per_device_batch_size", *degree_keys("fsdp", "data", "expert"))
+
+
+def _write(w: Workload, total: int) -> str:
+    """Say what to type for a batch of so many sequences."""
     if w.kind == RUN_FILE:
-        hint = f"--global-batch {total}"
-    else:
-        least = total / w.devices if w.devices else 1
-        hint = write(w, per_device_batch_size=int(least) if least == int(least) else least)
-    where = w.where("per_device_batch_size", *degree_keys("fsdp", "data", "expert"))
-    name = "batch.per_device" if w.kind == RUN_FILE else "per_device_batch_size"
-    yield Fault(name, sentence, where, hint)
+        return f"--global-batch {total}"
+    steps = w.value("gradient_accumulation_steps")
+    if w.devices is None or not whole(steps) or steps < 1:
+        return f"a batch of {total} sequences"
+    return write(w, per_device_batch_size=f"{max(total // steps, 1) / w.devices:g}")
 
 
 @RULES.rule(

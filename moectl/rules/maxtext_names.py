@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from moectl.errors import shown
 from moectl.facts import maxtext
 from moectl.facts.maxtext import Catalogue
 from moectl.facts.yaml_facts import read
-from moectl.job import Value
+from moectl.job import Image, Value
 from moectl.rules.maxtext_words import (
     all_said,
     catalogue,
@@ -37,8 +38,20 @@ def unknown_key(w: Workload) -> Iterator[Fault]:
     if keys is None:
         return
     for name, value, argument in all_said(w):
-        if not exists(keys, name, argument=argument):
-            yield _unknown(name, value, keys)
+        if exists(keys, name, argument=argument):
+            continue
+        fault = _unknown(name, value, keys)
+        if w.image is not None and _unsure(name, w.image, argument=argument):
+            message = f"{fault.message}; the image of {w.image.date} lies between releases"
+            fault = replace(fault, message=message, severity="warning")
+        yield fault
+
+
+def _unsure(name: str, image: Image, *, argument: bool) -> bool:
+    """Whether the releases around an image's date differ over a name."""
+    from moectl.facts.versions import key_verdict  # noqa: PLC0415 - a fault pays for it
+
+    return key_verdict(name, image, argument=argument) == "unsure"
 
 
 def _unknown(name: str, value: Value, keys: Catalogue) -> Fault:

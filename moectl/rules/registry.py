@@ -33,12 +33,21 @@ def _has_processes(w: Workload) -> bool:
 GROUPS = (
     Group(("rules.reading", "suppress"), lambda w: False),  # noqa: ARG005 - found elsewhere
     Group(("rules.yaml_traps",), lambda w: bool(w.config or w.arguments)),
-    Group(("rules.maxtext_keys", "rules.requirements", "rules.storage"), lambda w: w.is_maxtext),
+    Group(
+        ("rules.maxtext_keys", "rules.requirements", "rules.storage", "rules.layout"),
+        lambda w: w.is_maxtext,
+    ),
     Group(("rules.memory",), lambda w: w.is_maxtext),
     Group(("rules.processes", "rules.rendezvous"), _has_processes),
     Group(("rules.slurm", "rules.containers"), lambda w: w.batch is not None),
     Group(
-        ("rules.xla_text", "rules.xla_flags", "rules.xla_pairs", "rules.environment"),
+        (
+            "rules.xla_text",
+            "rules.xla_flags",
+            "rules.xla_pairs",
+            "rules.environment",
+            "rules.performance",
+        ),
         lambda w: w.flags is not None or _has_processes(w) or w.said(_COMPILE_FLAGS) is not None,
     ),
     Group(("rules.kubernetes",), lambda w: w.manifest is not None),

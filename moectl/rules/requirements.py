@@ -100,10 +100,10 @@ def _none_of(row: Mapping[str, Any], w: Workload, look: Look) -> Iterator[Fault]
 
 def _fault(row: Mapping[str, Any], w: Workload, key: str, want: Any, look: Look) -> Fault:
     names = _names(key, want)
-    name = field(w, names[0]) if w.kind == RUN_FILE else key
+    name = field(w, names[0])
     value = subject(key, look)
-    stated = f"{key} is {_said(value)}"
-    if not _plain(want):
+    stated = f"{key.replace('*', ' x ')} is {_said(value)}"
+    if not (_plain(want) or _forbidden(want)):
         stated += f", and must be {legal(want, look)}"
     message = f"{row['title']}: {stated}. {_sentence(row)}"
     return Fault(name, message, _origin(row, w, names), _hint(row, w, key, want, look))
@@ -123,6 +123,11 @@ def _names(key: str, want: Any) -> list[str]:
 
 def _plain(want: Any) -> bool:
     return not isinstance(want, Mapping | list)
+
+
+def _forbidden(want: Any) -> bool:
+    """Whether a requirement only forbids values, so that the message has said it already."""
+    return isinstance(want, Mapping) and set(want) == {"not"}
 
 
 def _said(value: Any) -> str:
@@ -147,7 +152,7 @@ def _hint(row: Mapping[str, Any], w: Workload, key: str, want: Any, look: Look) 
     if isinstance(value, Mapping) and set(value) == {"eq"}:
         value = operand(value["eq"], look)
     if isinstance(value, Mapping | list) or "*" in name or value is UNKNOWN:
-        return f"{key} must be {legal(want, look)}"
+        return f"{key.replace('*', ' x ')} must be {legal(want, look)}"
     return write(w, **{name: value})
 
 

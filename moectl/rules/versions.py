@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from moectl.facts import images
 from moectl.facts.yaml_facts import read
 from moectl.job import Origin
 from moectl.rules.rule import Fault, rules
-from moectl.workload import Option, Workload
+from moectl.workload import Workload
 
 RULES = rules()
 
@@ -18,8 +17,7 @@ FIELD = "image"
 NEEDS = {"te_moe_block": "te_moe_block"}
 _MONTH = r"(\d\d)\.(0[1-9]|1[0-2])(?![0-9.])"
 _DATE = r"(?<!\d)20\d\d-?(0[1-9]|1[0-2])-?([0-2]\d|3[01])(?!\d)"
-_JOB = "run file"  # TE117 judges the job it becomes
-_OPTIONS = ("--container-image", "--image")
+GIVEN = "--image"
 _SCHEMES = ("docker://", "dockerd://", "podman://")
 
 
@@ -33,7 +31,7 @@ _SCHEMES = ("docker://", "dockerd://", "podman://")
 )
 def _lacks(w: Workload) -> Iterator[Fault]:
     reference = _named(w)
-    if reference is None or not w.is_maxtext or _probed(w) or w.kind == _JOB:
+    if reference is None or not w.is_maxtext or _probed(w):
         return
     for key, what in NEEDS.items():
         first = images.first_with(what)
@@ -167,47 +165,16 @@ def tag_of(reference: str) -> str | None:
 
 def origin_of(w: Workload, *keys: str) -> Origin:
     """Return where the image is said, else where one of the keys is, else where all begins."""
-    for option in _options(w):
-        if option.name in _OPTIONS:
-            return option.origin
-    said = w.config.get("container.image")
-    if said is not None:
-        return said.origin
-    if w.manifest is not None and (path := _image_path(w.manifest.data, w)) is not None:
-        return w.manifest.at(*path)
+    if w.image_said is not None and w.image_said.layer != GIVEN:
+        return w.image_said
     return w.where(*keys)
 
 
 def _named(w: Workload) -> str | None:
     """Return the image a file or the person named; None when nobody did."""
-    if w.image is None:
-        return None
-    if w.image.reference == images.default_image() and origin_of(w) is w.origin:
+    if w.image is None or w.image_said is None:
         return None
     return w.image.reference
-
-
-def _options(w: Workload) -> Iterator[Option]:
-    if w.step is not None:
-        yield from w.step.options
-    if w.batch is not None:
-        yield from w.batch.directives
-
-
-def _image_path(data: Any, w: Workload, depth: int = 0) -> tuple[str | int, ...] | None:
-    """Return the path of the image in a Kubernetes document."""
-    if w.image is None or depth > 16:
-        return None
-    items = data.items() if isinstance(data, dict) else enumerate(data)
-    for key, value in items if isinstance(data, dict | list) else ():
-        if key == "image" and isinstance(value, str):
-            if value.partition("@")[0] == w.image.reference:
-                return (key,)
-        elif isinstance(value, dict | list):
-            inner = _image_path(value, w, depth + 1)
-            if inner is not None:
-                return (key, *inner)
-    return None
 
 
 def _probed(w: Workload) -> bool:

@@ -13,6 +13,7 @@ from moectl.rules.rule import Check, Fault, Rule, Stage
 from moectl.rules.xla_conditions import View, holds
 from moectl.workload import UNKNOWN, Workload
 
+RUN_FILE: Final = "run file"
 _LONGEST: Final = 60  # of a value inside a message
 
 
@@ -26,6 +27,7 @@ class Case:
         message: what is wrong; {NAME} stands for a value.
         remedy: what to do, where it differs from the rule's.
         severity: where it differs from the rule's.
+        in_run_file: what to type where a run file says it.
     """
 
     when: tuple[str, ...]
@@ -33,6 +35,7 @@ class Case:
     message: str
     remedy: str
     severity: Severity | None
+    in_run_file: str
 
 
 def combinations(*path: str) -> list[Rule]:
@@ -78,6 +81,7 @@ def _case(stanza: dict[str, str]) -> Case:
         stanza["message"],
         stanza.get("remedy", "") if own else "",
         cast(Severity, stanza["severity"]) if own else None,
+        stanza.get("run file", ""),
     )
 
 
@@ -108,7 +112,9 @@ def _fault(case: Case, view: View) -> Fault:
         ((name, origin) for name, origin in places if origin is not None),
         (case.at[0], view.workload.origin),
     )
-    return Fault(field, _filled(case.message, view), origin, case.remedy, case.severity)
+    remedy = case.in_run_file if view.workload.kind == RUN_FILE else ""
+    message = _filled(case.message, view)
+    return Fault(field, message, origin, remedy or case.remedy, case.severity)
 
 
 def _filled(message: str, view: View) -> str:

@@ -40,7 +40,7 @@ from moectl.workload import MARK, UNKNOWN, Step, Text, Workload
 FIELD: Final = "XLA_FLAGS"
 
 # Texts that its reader takes for true or false: jax.config, XLA's flags and 0 or 1.
-_ON: Final = frozenset({"true", "1", "yes", "y", "on", "t"})
+TRUE_WORDS: Final = frozenset({"true", "1", "yes", "y", "on", "t"})
 _OFF: Final = frozenset({"false", "0", "no", "n", "off", "f"})
 # A file of these kinds shows all variables of the processes; others may leave some to the shell.
 _TELLS_VARIABLES: Final = frozenset({"run file", "script", "manifest", "variables"})
@@ -242,7 +242,7 @@ def _compare(value: Any, operation: str, operand: Any) -> bool | None:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     match operation:
         case "on":
-            return text.lower() in _ON
+            return text.lower() in TRUE_WORDS
         case "off":
             return text.lower() in _OFF
         case "is":

@@ -130,13 +130,12 @@ def judges(w: Workload) -> Judges:
 
 def named_image(w: Workload) -> bool:
     """Whether somebody named the image, and not only moectl's default stands in for it."""
-    return w.image is not None and (
-        w.container is True or w.image.reference != images.default_image()
-    )
+    return w.image is not None and w.image_said is not None
 
 
 def _date(w: Workload) -> tuple[str | None, str]:
-    if w.image is None or w.image.probed or w.image.date is None or not named_image(w):
+    unnamed = w.jaxlib_said or not named_image(w)
+    if w.image is None or w.image.probed or w.image.date is None or unnamed:
         return None, ""
     return w.image.date, w.image.reference
 

@@ -15,6 +15,7 @@ RULES = rules()
 _TOKENIZER: Final = (
     "openxla/xla xla/parse_flags_from_env.cc; tried with jaxlib 0.8.3, 0.10.2, 0.11.2, 0.12.0.1"
 )
+_BLANKS: Final = " \t\r\n"
 _GLUE: Final = (":", ",", ";")  # what people join flags with, as a path or a list is
 
 
@@ -76,7 +77,10 @@ def _joined_to_the_unknown(w: Workload) -> Iterator[Fault]:
     for glue in _GLUE:
         at = text.find(f"{MARK}{glue}--")
         while at >= 0:
-            end = next((i for i in range(at, len(text)) if text[i] in " \t\n"), len(text))
+            if at and text[at - 1] not in _BLANKS:  # in a word that begins with a known flag
+                at = text.find(f"{MARK}{glue}--", at + 1)
+                continue
+            end = next((i for i in range(at, len(text)) if text[i] in _BLANKS), len(text))
             joined = shown(text[at + 1 : end])
             message = f"{joined} is glued to what stands before it, so it is no flag of its own"
             hint = f"put a blank in place of {glue!r} before each --"

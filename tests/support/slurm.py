@@ -355,7 +355,7 @@ def cluster(
         deadline = time.monotonic() + 60
         while True:
             states = slurm.run("sinfo", "-h", "-r", "-N", "-o", "%N %t").stdout.splitlines()
-            if sum(line.endswith(" idle") for line in states) == nodes:
+            if sum(line.endswith(" idle") for line in set(states)) == nodes:
                 break
             if time.monotonic() > deadline:
                 log = (root / "log" / "slurmctld.log").read_text()[-2000:]

@@ -1,0 +1,157 @@
+"""Why a job ended: the first rank that failed, the cause, and what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from moectl.logs.fatal import Said, cause, exception, rows
+from moectl.logs.folders import WATCHDOG, Failure, beginning, first_failure, rank_log, rank_logs
+from moectl.logs.prefixes import strip
+from moectl.logs.tail import last_lines
+
+# Bytes from the end of the log of the rank that failed first, and of every other one.
+OF_FIRST, OF_OTHERS = 1 << 20, 1 << 16
+_OWN = "moectl: "
+_STOPPED = 78
+_SIGNALS = {
+    132: "an illegal instruction",
+    134: "an abort",
+    135: "a bus error",
+    136: "an arithmetic fault",
+    137: "SIGKILL, as the kernel sends it when host memory runs out, or somebody did",
+    139: "a segmentation fault",
+    143: "SIGTERM",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a job ended.
+
+    Attributes:
+        cause: one clause.
+        remedy: what to do; "" where nothing general can be said.
+        retry: whether the same job may well work when started again; None when nothing tells.
+        known: the row of the table of known texts; "" for none.
+        rank: the process to look at, None when none is to blame.
+        node: its node, "" where it is not known.
+        exit_code: the job's, None when no process left one.
+        text: the line that says so; "" for none.
+        watchdog: whether the watchdog ended the job.
+    """
+
+    cause: str
+    remedy: str = ""
+    retry: bool | None = None
+    known: str = ""
+    rank: int | None = None
+    node: str = ""
+    exit_code: int | None = None
+    text: str = ""
+    watchdog: bool = False
+
+    @property
+    def config_error(self) -> bool:
+        """Whether it is MaxText's configuration, so that every further start fails as well.
+
+        Exit code 2 alone does not say so: the distributed start fails with it, too.
+        """
+        return self.known == "config-error"
+
+
+def verdict(folder: Path) -> Verdict | None:
+    """Return why the job of a folder of logs ended; None when nothing there tells. Never raises."""
+    failure = first_failure(folder)
+    watched = _watched(folder)
+    if watched is not None:
+        return watched
+    first = rank_log(folder, failure.rank) if failure and failure.rank is not None else None
+    held = last_lines(first, OF_FIRST) if first is not None else []
+    own = cause(held)
+    if own is not None and not own.known.victim:
+        return _known(own, failure.rank if failure else None, failure)
+    others = list(_others(folder, first))
+    rank, said = next((each for each in others if not each[1].known.victim), (None, None))
+    if said is not None:
+        return _known(said, rank, failure)
+    if own is not None:
+        return _known(own, failure.rank if failure else None, failure)
+    if failure is not None:
+        return _unknown(failure, held)
+    return _known(others[0][1], others[0][0], None) if others else None
+
+
+def _known(said: Said, rank: int | None, failure: Failure | None) -> Verdict:
+    same = failure is not None and failure.rank == rank
+    return Verdict(
+        said.known.cause,
+        said.known.remedy,
+        said.known.retry,
+        said.known.id,
+        rank,
+        failure.node if failure is not None and same else "",
+        failure.code if failure is not None else None,
+        strip(said.line).text,
+    )
+
+
+def _unknown(failure: Failure, held: list[str]) -> Verdict:
+    """Return what can be said of a process that failed with no text that is known."""
+    base = Verdict(
+        "no known text says why",
+        "read the end of its log",
+        rank=failure.rank,
+        node=failure.node,
+        exit_code=failure.code,
+    )
+    own = [line for line in held if line.startswith(_OWN)]
+    if failure.code == _STOPPED and own:
+        stopped = "it stopped before MaxText started"
+        return replace(base, cause=stopped, remedy="", text=own[-1].strip())
+    last = exception(held)
+    if last:
+        kind = last.partition(":")[0].rpartition(".")[2]
+        return replace(base, cause=f"MaxText ended with {kind}", remedy="", text=last)
+    if failure.code in _SIGNALS:
+        return replace(base, cause=f"the process was ended by {_SIGNALS[failure.code]}")
+    return base
+
+
+def _others(folder: Path, first: Path | None) -> Iterator[tuple[int, Said]]:
+    for rank, path in rank_logs(folder).items():
+        if path != first and (said := cause(last_lines(path, OF_OTHERS))) is not None:
+            yield rank, said
+
+
+def _watched(folder: Path) -> Verdict | None:
+    """Return what the watchdog wrote, None when it wrote nothing that can be read."""
+    try:
+        record: Any = json.loads(beginning(folder / WATCHDOG, 1 << 26) or "null")
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+
+    def text(name: str) -> str:
+        return record[name] if isinstance(record.get(name), str) else ""
+
+    def count(name: str) -> int | None:
+        return record[name] if type(record.get(name)) is int else None
+
+    retry = record.get("retry")
+    known = text("known")
+    return Verdict(
+        f"{text('verdict')}; {text('cause')}".strip("; ") or "the watchdog ended it",
+        text("remedy"),
+        retry if isinstance(retry, bool) else None,
+        known if any(row.id == known for row in rows()) else "",
+        count("rank"),
+        text("node"),
+        count("code"),
+        strip(text("text")).text,
+        watchdog=True,
+    )
