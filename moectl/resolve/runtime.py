@@ -119,12 +119,17 @@ def environment(effective: Effective) -> dict[str, Value]:
 
 
 def _network(effective: Effective) -> Iterator[tuple[Layer, str, Value]]:
-    """Yield (force, variable, value) of what a profile says of the network by its own keys."""
+    """Yield (force, variable, value) of what a profile says of the network by its own keys.
+
+    The variable itself wins among equals, as in a lock file, which holds both.
+    """
     for key, name in _NETWORK.items():
         value = effective.values.get(f"cluster.{key}")
-        if value is not None and value.value:
-            text = ",".join(value.value)
-            yield effective.layers[f"cluster.{key}"], name, Value(text, value.origin)
+        if value is None or not value.value:
+            continue
+        force = effective.layers[f"cluster.{key}"]
+        if effective.layers.get(f"environment.{name}") != force:
+            yield force, name, Value(",".join(value.value), value.origin)
 
 
 def _said_twice(
