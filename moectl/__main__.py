@@ -83,8 +83,10 @@ def run(command: Command, values: dict[str, Any]) -> int:
     try:
         return int(getattr(import_module(module), function)(**values))
     except MoectlError as error:
+        from moectl.reports.escape import printable  # noqa: PLC0415
+
         for line in str(error).splitlines():
-            sys.stderr.write(f"moectl: {line}\n")
+            sys.stderr.write(f"moectl: {printable(line)}\n")
         return error.exit_code
     except OSError as error:
         if isinstance(error, BrokenPipeError):

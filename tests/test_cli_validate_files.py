@@ -119,7 +119,7 @@ def test_fix_mends_the_value_and_leaves_all_else(
 
 
 def test_a_file_that_cannot_be_read_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["validate", "gone\x1b.yml"]) == 1
+    assert main(["validate", "gone\x1b.yml"]) == 4
     said = capsys.readouterr().out
     assert "error[FILE101]" in said
     assert "\x1b" not in said
@@ -163,3 +163,16 @@ def test_a_secret_in_a_checked_file_is_told_and_never_shown(
     said = "".join(capfd.readouterr())
     assert "thesecretitself" not in said
     assert "ENV106" in said or "K8S115" in said
+
+
+def test_a_binary_file_is_a_finding_and_not_unreadable() -> None:
+    Path("run.yml").write_bytes(b"\xff\xfe\x00steps")
+    assert main(["validate", "run.yml"]) == 1
+
+
+def test_gpus_that_do_not_divide_over_nodes_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["validate", "--xla-flags", "--xla_gpu_autotune_level=2", "--gpus", "12",
+                 "--gpus-per-node", "8"]) == 2  # fmt: skip
+    assert "a multiple of --gpus-per-node 8" in capsys.readouterr().err

@@ -162,10 +162,10 @@ def test_what_is_asked_of_the_accounts_fits_a_command_line(site: Site) -> None:
     assert {s.phase for s in found["run-8"]} == {"unknown"}
     assert "--jobs=7,8 " in (site.folder / "words").read_text()
 
-    many = [Wanted(f"run-{number}", (str(10**9 + number),)) for number in range(20_000)]
+    many = [Wanted(f"many-{number}", (str(10**9 + number),)) for number in range(20_000)]
     assert len(Slurm().survey([*few, *many])) == 20_002
     searched = [Wanted(one.name, (), time.time() - 7200) for one in many]
-    assert Slurm().survey(searched)["run-7"][0].job == "7"
+    assert len(Slurm().survey(searched)) == 20_000
     words = (site.folder / "words").read_text()
     assert "--starttime=1970-01-02" in words
     assert "--starttime=now-10800seconds" in words

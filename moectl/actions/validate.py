@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moectl.actions.paths import STANDARD_INPUT, meant
-from moectl.errors import MoectlError, SourceError
+from moectl.errors import LocalFilesError, MoectlError, SourceError
 from moectl.findings import Finding
 from moectl.given import Given
 from moectl.job import Origin
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Checked", "Given", "Outcome", "Report", "outcome_of", "outcomes_of", "validate"]
 
+UNREADABLE = "unreadable"  # the kind of what could not be opened
 MARKER = "moectl:"  # no suppression stands in a file without it
 # A pool of processes costs more than it brings for fewer files.
 FEW = 64
@@ -113,7 +114,8 @@ def outcome_of(name: str, the_basis: Basis) -> Outcome:
     try:
         text = _content(name)
     except MoectlError as error:
-        unreadable = Outcome(Checked(name, "unreadable"), tuple(refusals(error, name)))
+        kind = UNREADABLE if isinstance(error, LocalFilesError) else "unknown"
+        unreadable = Outcome(Checked(name, kind), tuple(refusals(error, name)))
         return _selected(unreadable, the_basis.given)
     return _judged(name, text, the_basis)
 

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from moectl.errors import UnknownNameError, UsageError, ValueUsageError
+from moectl.actions.validate import UNREADABLE
+from moectl.errors import LocalFilesError, UnknownNameError, UsageError, ValueUsageError
 from moectl.given import Given
 from moectl.reports import Look, failed, rendered
 
@@ -49,7 +50,7 @@ def run(
         fixes = _fixes(report)
         sys.stdout.write(_for_stream(fixes.diff(), sys.stdout))
         _say_left(fixes)
-        return int(failed(report, strict=strict))
+        return _exit_code(report, strict=strict)
     if fix:
         report = _fixed(report, paths, given, form=format, yes=yes)
     to_terminal = output is None and _colourful(sys.stdout)
@@ -71,6 +72,13 @@ def run(
             from moectl.reports.text import summary  # noqa: PLC0415
 
             sys.stderr.write(f"{summary(report)}\n")
+    return _exit_code(report, strict=strict)
+
+
+def _exit_code(report: Report, *, strict: bool) -> int:
+    """Return 4 when a file could not be read, 1 when something was found, else 0."""
+    if any(one.kind == UNREADABLE for one in report.checked):
+        return LocalFilesError.exit_code
     return int(failed(report, strict=strict))
 
 
@@ -84,6 +92,10 @@ def _given(paths: Sequence[str], values: dict[str, Any]) -> Given:
         raise UsageError("validate wants a path, - for standard input, or --xla-flags")
     if "" in paths:
         raise ValueUsageError("a path", "", "the path of a file or folder")
+    gpus, per_node = _count("gpus", values), _count("gpus_per_node", values)
+    if gpus is not None and per_node is not None and gpus % per_node and gpus > per_node:
+        legal = f"a multiple of --gpus-per-node {per_node}"
+        raise ValueUsageError("--gpus", gpus, legal)
     if list(paths).count(_STANDARD_INPUT) > 1:
         raise UsageError("standard input (-) can be read once only")
     for name, legal in _TEXTS.items():
@@ -94,8 +106,8 @@ def _given(paths: Sequence[str], values: dict[str, Any]) -> Given:
     )
     flags = values["xla_flags"]
     return Given(
-        gpus=_count("gpus", values),
-        gpus_per_node=_count("gpus_per_node", values),
+        gpus=gpus,
+        gpus_per_node=per_node,
         hardware=values["hardware"],
         image=values["image"],
         maxtext=values["maxtext"],

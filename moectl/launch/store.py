@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -54,7 +53,7 @@ def run_id(name: str, moment: str) -> str:
         moment: UTC time as 2026-11-30T12:00:00Z.
     """
     digits = moment.replace("-", "").replace(":", "").replace("T", "-").removesuffix("Z")
-    return f"{name}-{digits}-{secrets.token_hex(2)}"
+    return f"{name}-{digits}-{os.urandom(2).hex()}"
 
 
 @dataclass(frozen=True, slots=True)

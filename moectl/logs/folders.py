@@ -94,6 +94,8 @@ def first_failure(folder: Path) -> Failure | None:
 
 def beginning(path: Path, most: int) -> str:
     """Return the first bytes of a file as text; "" when it cannot be read."""
+    if not path.is_file():  # a pipe would never end
+        return ""
     try:
         with path.open("rb") as stream:
             return stream.read(most).decode("utf-8", "replace")

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from statistics import median
 
 from moectl.logs.fatal import Said, cause
@@ -60,6 +61,8 @@ def tail_state(path: Path, release: str = "") -> LogState:
     try:
         status = path.stat()
     except OSError:
+        return LogState()
+    if not S_ISREG(status.st_mode):  # a pipe would never end
         return LogState()
     held: list[str] = []
     for amount in _amounts(status.st_size):
@@ -145,6 +148,8 @@ def last_lines(
         errors: as of `lines`.
     """
     try:
+        if not path.is_file():
+            return []
         with path.open("rb") as stream:
             if stream.read(2) != b"\x1f\x8b":
                 size = stream.seek(0, 2)
