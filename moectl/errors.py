@@ -8,6 +8,7 @@ files in the way); 130 interrupted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -117,12 +118,64 @@ def shown(value: object, limit: int = 80) -> str:
 
 
 def nearest(name: str, legal: Iterable[str], count: int = 3) -> list[str]:
-    """Return up to `count` legal names near `name`, best first; none when nothing is near."""
-    import difflib  # noqa: PLC0415 - only a fault pays for it
+    """Return up to `count` legal names near `name`, best first; none when nothing is near.
 
-    names = sorted(set(legal))
-    folded = {candidate.casefold(): candidate for candidate in names}
-    close = difflib.get_close_matches(name.casefold()[:200], folded, n=count, cutoff=0.6)
-    if not close and len(name) >= 3:
-        close = [candidate for candidate in folded if name.casefold() in candidate][:count]
-    return [folded[candidate] for candidate in close]
+    Near is a difflib ratio of 0.6 or more; only the names that share most pairs of letters
+    with it are compared, as a comparison costs more than everything else a fault does.
+    """
+    return list(_nearest(name[:_COMPARED], tuple(legal), count))
+
+
+_COMPARED = 200
+_CANDIDATES = 10
+_RATIO = 0.6
+
+
+@lru_cache(maxsize=1024)
+def _nearest(name: str, legal: tuple[str, ...], count: int) -> tuple[str, ...]:
+    from difflib import SequenceMatcher  # noqa: PLC0415 - only a fault pays for it
+
+    folded, pairs = _index(legal)
+    wanted = name.casefold()
+    shared: dict[str, int] = {}
+    for pair in _pairs(wanted):
+        for candidate in pairs.get(pair, ()):
+            shared[candidate] = shared.get(candidate, 0) + 1
+    # Ratio <= 2 x shorter / both, so that names of another length need not be looked at.
+    alike = {
+        candidate: 2 * number / (len(candidate) + len(wanted) + 2)
+        for candidate, number in shared.items()
+        if 2 * min(len(candidate), len(wanted)) >= _RATIO * (len(candidate) + len(wanted))
+    }
+    best = sorted(alike, key=lambda candidate: (-alike[candidate], candidate))[:_CANDIDATES]
+    matcher = SequenceMatcher()
+    matcher.set_seq2(wanted)
+    scored = []
+    for candidate in best:
+        matcher.set_seq1(candidate)
+        if matcher.quick_ratio() >= _RATIO and (ratio := matcher.ratio()) >= _RATIO:
+            scored.append((ratio, candidate))
+    close = [candidate for _, candidate in sorted(scored, reverse=True)[:count]]
+    if not close and len(name) >= _LEAST_PART:
+        close = [candidate for candidate in folded if wanted in candidate][:count]
+    return tuple(folded[candidate] for candidate in close)
+
+
+_LEAST_PART = 3
+
+
+@lru_cache(maxsize=16)
+def _index(legal: tuple[str, ...]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Return the names by their folded form, and the folded names by pairs of letters."""
+    folded = {candidate.casefold(): candidate for candidate in sorted(set(legal))}
+    pairs: dict[str, list[str]] = {}
+    for candidate in folded:
+        for pair in _pairs(candidate):
+            pairs.setdefault(pair, []).append(candidate)
+    return folded, pairs
+
+
+def _pairs(text: str) -> set[str]:
+    """Return the pairs of neighbouring letters, the ends marked."""
+    marked = f"^{text}$"
+    return {marked[at : at + 2] for at in range(len(marked) - 1)}

@@ -72,9 +72,9 @@ def unit_nodes(job: Job) -> int:
 def ask(job: Job) -> Ask:
     """Return what is asked of the scheduler.
 
-    The nodes of a job must be whole segments (24.11 refuses others), so with `--segment` every segment gets the same
-    number of spare nodes; where a domain has no room for them, `--segment` is left out and the
-    placement program picks whole slices from what comes.
+    The nodes of a job must be whole segments (24.11 refuses others), so with `--segment` every
+    segment gets the same number of spare nodes. Where a domain has no room for them, `--segment`
+    is left out and the placement program picks whole slices from what comes.
     """
     cluster, unit = job.cluster, unit_nodes(job)
     plain = Ask(job.nodes + cluster.spare_nodes, cluster.spare_nodes, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
@@ -243,6 +244,17 @@ def test_a_bundle_is_launched_in_its_place(site: Site, capsys: pytest.CaptureFix
     assert len(site.records()) == 2
 
 
+def test_a_preset_is_one_also_beside_a_folder_of_its_name(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site.folder / "deepseek3-671b").mkdir()
+    words = ["launch", "deepseek3-671b", "--gpus", "32", "--cluster", site.cluster_file("held")]
+    assert run_command(words) == 0
+    assert only(site)["target"] == "deepseek3-671b"
+    assert run_command(["launch", str(site.folder / "deepseek3-671b")]) == 2
+    assert "so it is no bundle" in capsys.readouterr().err
+
+
 def test_a_secret_that_the_shell_lacks_is_named_before_anything_is_written(
     site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,7 +338,7 @@ def test_an_allocation_that_does_not_fit_is_told(site: Site) -> None:
 
 
 def test_gpu_hours_above_the_limit_are_asked_about_once(
-    site: Site, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     planned = action.plan_launch(site.run_file(), Wishes(cluster=Path(site.cluster_file())))
     asked: list[str] = []
@@ -343,11 +355,45 @@ def test_gpu_hours_above_the_limit_are_asked_about_once(
     assert "8 GPUs for 00:10:00" in asked[0]
     action.require_agreement(planned, 1.3, lambda _: True)
 
-    monkeypatch.setattr(action, "limit", lambda _: 1.0)
-    assert run_command(site.words()) == 2
+    words = site.words("moe", "held", "--set", "cluster.gpu_hours_limit=1")
+    assert run_command(words) == 2
     assert "--yes launches it all the same" in capsys.readouterr().err
     assert not site.runs.exists()
-    assert run_command(site.words("moe", "held", "--yes")) == 0
+    assert run_command([*words, "--yes"]) == 0
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("\n", 2), ("", 2)])
+def test_the_question_is_asked_at_a_terminal(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    typed: str,
+    code: int,
+) -> None:
+    typing = io.StringIO(typed)
+    monkeypatch.setattr(typing, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", typing)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    words = site.words("moe", "held", "--set", "cluster.gpu_hours_limit=1")
+    assert run_command(words) == code
+    assert capsys.readouterr().err.count("launch? [y/N] ") == 1
+    assert site.runs.exists() == (code == 0)
+
+
+def test_bundles_go_to_the_folder_of_the_site(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = site.folder / "shared by all"
+    words = site.words("moe", "held", "--set", f"cluster.runs_folder={shared}")
+    assert run_command(words) == 0
+    record = only(site)
+    assert record["bundle"] == str(shared / record["id"])
+    assert (shared / record["id"] / "launch.sbatch").is_file()
+    refused = site.words("other", "nope", "--set", f"cluster.runs_folder={shared}")
+    assert run_command(refused) == 3
+    assert [path.name for path in shared.iterdir()] == [record["id"]]
+    assert run_command(site.words("third", "held", "--set", "cluster.launcher=local")) == 3
+    assert "launcher is local, which cannot be launched with yet" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

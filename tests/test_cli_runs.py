@@ -208,6 +208,26 @@ def test_an_intent_is_settled_by_the_next_look(
     assert (row["state"], [each["job"] for each in row["jobs"]]) == ("pending", [str(late)])
 
 
+def test_a_job_that_comes_after_its_run_was_cancelled_is_not_hidden(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, job = launched(site)
+    site.slurm.run("scancel", job)
+    copy = site.runs / "late-20261130-120000-0000"
+    copy.mkdir()
+    now = site.records()[run]["created"]
+    record = {**site.records()[run], "id": copy.name, "name": "late", "jobs": [], "created": now}
+    (copy / "record.json").write_text(json.dumps({**record, "state": "intent"}))
+    assert run_command(["cancel", "late"]) == 0
+    assert site.records()[copy.name]["state"] == "cancelled"
+    script = Path(record["bundle"], "launch.sbatch")
+    late = site.slurm.submit(script, options=[f"--job-name={copy.name}"], cwd=script.parent)
+    row = listed(capsys)[copy.name]
+    assert (row["state"], [each["job"] for each in row["jobs"]]) == ("pending", [str(late)])
+    assert run_command(["cancel", "late"]) == 0
+    assert site.state(str(late)) == "CANCELLED"
+
+
 def test_a_lost_run_can_be_started_by_resume(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -152,6 +152,48 @@ def test_slurms_programs_without_a_configuration_are_told(
     assert found.missing
 
 
+def test_a_program_that_hangs_ends_the_look(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = tmp_path / "sinfo"
+    tool.write_text(
+        '#!/bin/sh\n[ "$1" != --version ] || { echo slurm 24.11.5; exit; }\nexec sleep 9\n'
+    )
+    tool.chmod(0o755)
+    on(monkeypatch, {"PATH": f"{tmp_path}:/bin"}, tmp_path)
+    monkeypatch.setattr(doctor, "SECONDS", 0.2)
+    check = by_name(diagnose(), "Slurm")
+    assert (check.state, check.remedy[:15]) == ("missing", "`scontrol ping`")
+    assert "sinfo gave no answer in 0.2 s" in check.said
+
+
+ACCOUNTS = """#!/bin/sh
+case "$*" in
+  *"user me format=defaultaccount"*) echo second ;;
+  *"assoc user=me format=account"*) printf 'first\\nsecond\\nfirst\\n' ;;
+esac
+"""
+
+
+def test_the_default_account_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tool = tmp_path / "sacctmgr"
+    tool.write_text(ACCOUNTS)
+    tool.chmod(0o755)
+    for name, text in (
+        ("sinfo", '[ "$1" = --version ] && echo slurm 24.11.5 || echo "b*|up|1:00|2"'),
+        (
+            "scontrol",
+            '[ "$2" = config ] && echo "AccountingStorageType = accounting_storage/slurmdbd"',
+        ),
+        ("srun", "exit 0"),
+        ("sacct", "exit 0"),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    on(monkeypatch, {"PATH": f"{tmp_path}:/bin", "USER": "me"}, tmp_path)
+    assert doctor.look().accounts == ("second", "first")
+
+
 def test_the_report_is_json_and_the_profile_goes_to_a_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

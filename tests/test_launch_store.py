@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -180,6 +181,18 @@ def test_a_lock_is_held_by_one(store: Store) -> None:
             assert second is None
     with store.locked("x-1", wait=False) as free:
         assert free is not None
+
+
+def test_a_file_system_without_locks_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(descriptor: int, how: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")  # Lustre without -o flock
+
+    store.create(record("x-1"))
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(LocalFilesError, match="keeps no locks; set MOECTL_RUNS"), store.whole():
+        pass
+    with pytest.raises(LocalFilesError, match="Function not implemented"), store.locked("x-1"):
+        pass
 
 
 def test_a_dead_process_holds_no_lock_but_a_program_it_started_does(store: Store) -> None:

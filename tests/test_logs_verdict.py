@@ -229,6 +229,31 @@ def test_a_folder_that_tells_nothing_gives_no_verdict(tmp_path: Path) -> None:
     assert verdict(made.folder(tmp_path, "1", {0: made.steps(8)})) is None
 
 
+def test_what_no_rank_could_write_stands_in_the_output_of_the_batch_script(
+    tmp_path: Path,
+) -> None:
+    printed = tmp_path / "moe-1.log"
+    usual = "moectl: job 1 on gpu000, coordinator gpu000:20481\n"
+    container = "slurmstepd: error: pyxis: child 4711 failed with error code: 1\n"
+    printed.write_text(usual + container)
+    for folder in (None, made.folder(tmp_path, "1", {0: ""})):
+        why = verdict(folder, printed)
+        assert why is not None
+        assert (why.known, why.rank) == ("container", None)
+    printed.write_text(usual + "moectl: cannot write the logs of this run into /x\n")
+    why = verdict(None, printed)
+    assert why is not None
+    assert why.text == "moectl: cannot write the logs of this run into /x"
+    printed.write_text(usual)
+    assert verdict(None, printed) is None
+    assert verdict(None, None) is None
+    told = failed(tmp_path, {0: made.MEMORY}, "1 0 gpu000\n")
+    printed.write_text(container)
+    why = verdict(told, printed)
+    assert why is not None
+    assert why.known == "out-of-memory"
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [

@@ -51,6 +51,7 @@ def planned(preset: str, gpus: int, *sets: str) -> Job:
         ("kimi-k2-1t", 24, [], 12),  # of at most 16: 12 + 12
         ("kimi-k2-1t", 24, ["cluster.usable_nodes=18"], 12),
         ("mixtral-8x22b", 36, [], 12),
+        ("qwen3-30b-a3b", 36, [], 4),  # its weights cannot be cut by 3; data takes the slices
         ("kimi-k2-1t", 32, [], 16),
         ("kimi-k2-1t", 32, ["cluster.usable_nodes=9"], 8),
         ("kimi-k2-1t", 32, ["cluster.nodes_per_domain=9"], 8),

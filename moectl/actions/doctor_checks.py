@@ -15,7 +15,7 @@ from moectl.actions.doctor_site import (
     shared_folder,
     usual,
 )
-from moectl.launch.doctor import Site
+from moectl.launch.doctor import UNKNOWN, Site
 from moectl.placement import SEGMENT_SINCE, has_segments
 
 State: TypeAlias = Literal["found", "absent", "missing"]
@@ -66,7 +66,9 @@ def checks(site: Site) -> Iterator[Check]:
             "Slurm",
             "missing",
             f"its programs are here (release {site.release}), but {site.fault}",
-            "try again; on a login node it must answer",
+            "a login node has its configuration in /etc/slurm or $SLURM_CONF, or finds it by DNS"
+            if site.release == UNKNOWN
+            else "`scontrol ping` asks the controller again; if it stays silent, ask the site",
         )
     else:
         name = site.config.get("ClusterName", "")

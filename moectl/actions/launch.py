@@ -19,6 +19,7 @@ from moectl.launch.record import RunRecord
 from moectl.launch.settle import moment, settle
 from moectl.launch.store import Store, run_id
 from moectl.settings.bundle_names import LAUNCH
+from moectl.settings.files import preset_names
 
 if TYPE_CHECKING:
     from moectl.launch.backend import Backend
@@ -74,7 +75,7 @@ def plan_launch(target: str, wishes: Wishes) -> Planned:
         FindingsError: error findings remain that nobody allowed.
         MoectlError: what was typed cannot be meant.
     """
-    if not Path(target).is_dir():
+    if target in preset_names() or not Path(target).is_dir():
         rendered = render(target, wishes)
         return Planned(target, rendered, None, rendered.files[LAUNCH])
     changed = sorted(
@@ -107,23 +108,38 @@ def backend_of(job: Job) -> Backend:
     Raises:
         BackendError: it is not on this machine.
     """
+    name = _launcher(job)
+    if name not in _BACKENDS:
+        raise BackendError(
+            f"the cluster profile's launcher is {name}, which cannot be launched with yet: "
+            f"leave it out where there is a Slurm ({', '.join(_BACKENDS)})"
+        )
     if not has_backend(job):
         raise BackendError(
             "sbatch is not on this machine, so nothing can be submitted from here: launch on a "
             "login node of the cluster; --dry-run shows the plan anywhere"
         )
-    return _BACKENDS[job.launcher][0]()
+    return _BACKENDS[name][0]()
 
 
 def has_backend(job: Job) -> bool:
     """Return whether what runs a job is on this machine."""
-    return _BACKENDS[job.launcher][1]()
+    name = _launcher(job)
+    return name in _BACKENDS and _BACKENDS[name][1]()
+
+
+def _launcher(job: Job) -> str:
+    return job.cluster.launcher or job.launcher
 
 
 def limit(job: Job) -> float | None:
     """Return the GPU-hours above which the site wants a question, None without one."""
-    said: Any = getattr(job.cluster, "ask_above_gpu_hours", None)
-    return float(said) if said is not None else None
+    return job.cluster.gpu_hours_limit
+
+
+def bundles(job: Job) -> Path | None:
+    """Return the folder of the site that bundles are put into, None without one."""
+    return Path(job.cluster.runs_folder) if job.cluster.runs_folder else None
 
 
 def require_secrets(planned: Planned) -> None:
@@ -175,7 +191,7 @@ def intent(planned: Planned) -> RunRecord:
         id=run_id(job.name, now),
         name=job.name,
         created=now,
-        launcher=job.launcher,
+        launcher=_launcher(job),
         target=planned.target if planned.bundle is None else str(planned.bundle),
         bundle=str(planned.bundle or ""),
         gpus=job.gpus,

@@ -12,7 +12,7 @@ from moectl.errors import LocalFilesError, UsageError, ValueUsageError
 from moectl.launch.record import RunRecord
 from moectl.launch.settle import settle
 from moectl.launch.store import Store
-from moectl.logs.folders import JobFolder, job_folders, rank_log, rank_logs
+from moectl.logs.folders import JobFolder, batch_log, job_folders, rank_log, rank_logs
 from moectl.logs.maxtext import lines, opened
 from moectl.logs.tail import last_lines
 from moectl.logs.verdict import verdict
@@ -81,6 +81,15 @@ def chosen(record: RunRecord, wish: Wish) -> Log | None:
     return Log(path, f"job {folder.path.name}, rank {rank}") if path.is_file() else None
 
 
+def _of_batch(record: RunRecord, wish: Wish) -> Log | None:
+    """Return what a batch script printed: all there is of a job that ended before its ranks."""
+    for job in (wish.job.partition(".")[0],) if wish.job else reversed(record.job_ids):
+        path = batch_log(Path(record.bundle), job)
+        if path is not None:
+            return Log(path, f"job {job}, which has no log of that rank; its batch script")
+    return None
+
+
 def _failed(folder: JobFolder) -> int:
     found = verdict(folder.path)
     if found is None:
@@ -97,7 +106,7 @@ def find(store: Store, said: str, wish: Wish) -> tuple[RunRecord, Log]:
         LocalFilesError: there is no log; the sentence says where it would be.
     """
     record = store.find(said)
-    log = chosen(record, wish)
+    log = chosen(record, wish) or _of_batch(record, wish)
     if log is None:
         where = Path(record.bundle) / "logs"
         raise LocalFilesError(

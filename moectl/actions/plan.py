@@ -49,6 +49,7 @@ class Wishes:
             {"gpus": (128, "--gpus")}.
         sets: `key=value` texts of `--set`.
         cluster: path of a cluster profile.
+        usual_cluster: the one of $MOECTL_CLUSTER, for runs that name none; a lock holds its own.
         allow: codes of findings that are overruled.
         fallbacks: like options, for what the run file itself does not say.
     """
@@ -56,6 +57,7 @@ class Wishes:
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
     sets: Sequence[str] = ()
     cluster: Path | None = None
+    usual_cluster: Path | None = None
     allow: Sequence[str] = ()
     fallbacks: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
 
@@ -86,7 +88,8 @@ def plan(target: str, wishes: Wishes) -> Job:
     found = source if isinstance(source, Preset) else _base_preset(source)
     if found is not None and found.estimate_only is not None:
         raise CannotRenderError(found)
-    site = cluster_profile(wishes.cluster) if wishes.cluster else []
+    profile = wishes.cluster or (None if file and file.lock else wishes.usual_cluster)
+    site = cluster_profile(profile) if profile else []
     own = list(file.settings) if file else []
     platform = platform_of([*own, *said], found)
     if file and file.lock:

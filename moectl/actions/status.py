@@ -13,7 +13,15 @@ from moectl.actions.runs import Row, Table, backend_for, row, table
 from moectl.launch.backend import Backend
 from moectl.launch.settle import settle
 from moectl.launch.store import Store
-from moectl.logs.folders import FIRST_FAILURE, WATCHDOG, JobFolder, beginning, job_folders, rank_log
+from moectl.logs.folders import (
+    FIRST_FAILURE,
+    WATCHDOG,
+    JobFolder,
+    batch_log,
+    beginning,
+    job_folders,
+    rank_log,
+)
 from moectl.logs.tail import LogState, tail_state
 from moectl.logs.verdict import Verdict, verdict
 from moectl.settings.bundle_names import CONFIG
@@ -114,8 +122,9 @@ def status(
         MoectlError: there is no such run.
     """
     record = store.find(said)
-    survey = settle(store, backend or backend_for(record), [record])
-    found = status_of(row(survey, survey.records[0]), time.time() if now is None else now)
+    asked = backend or backend_for(record)
+    survey = settle(store, asked, [record])
+    found = status_of(row(survey, survey.records[0], asked), time.time() if now is None else now)
     return _details(found), survey.unreachable
 
 
@@ -156,16 +165,18 @@ def _config(bundle: Path) -> str:
 
 
 def _details(found: Status) -> Details:
-    if found.folder is None:
-        return Details(found, None, ())
     from moectl.actions.differences import differences  # noqa: PLC0415
 
-    path = found.folder.path
-    failed = any((path / name).exists() for name in (FIRST_FAILURE, WATCHDOG))
-    ended_well = found.state in {"done", "stopped", "completed"}
-    why = verdict(path) if failed or not (found.row.live or ended_well) else None
     bundle = Path(found.row.record.bundle)
-    return Details(found, why, tuple(differences(bundle, path)))
+    path = found.folder.path if found.folder else None
+    left = path is not None and any((path / name).exists() for name in (FIRST_FAILURE, WATCHDOG))
+    ended_well = found.state in {"done", "stopped", "completed"}
+    why = None
+    if left or not (found.row.live or ended_well):
+        jobs = found.row.record.job_ids
+        job = found.folder.job if found.folder else jobs[-1] if jobs else None
+        why = verdict(path, batch_log(bundle, job) if job else None)
+    return Details(found, why, tuple(differences(bundle, path)) if path else ())
 
 
 def watched(

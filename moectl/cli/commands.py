@@ -27,7 +27,7 @@ _JOB_OPTIONS = (
         kind="many",
         metavar="KEY=VALUE",
     ),
-    Option("--cluster", "Cluster profile, a YAML file.", metavar="FILE"),
+    Option("--cluster", "Cluster profile: a file, or the name of one.", metavar="PROFILE"),
     Option(
         "--global-batch", "Sequences a step over all GPUs; keeps it when GPUs change.", metavar="N"
     ),
@@ -157,6 +157,49 @@ COMMANDS: tuple[Command, ...] = (
             "moectl explain NCCL_IB_SL --format json",
         ),
         takes_flags=True,
+    ),
+    Command(
+        "doctor",
+        "Look at the cluster of this machine, and write a cluster profile of it.",
+        "moectl.cli.doctor:run",
+        options=(
+            Option("--output", "File to write the profile to.", metavar="FILE"),
+            Option("--force", "Replace the file when it exists.", kind="flag"),
+            _FORMAT,
+        ),
+        examples=("moectl doctor", "moectl doctor --output site.yaml"),
+        detail="Asks Slurm's own programs, submits nothing. Exit code 1 when something is missing "
+        "that a launch needs; each has its cause and remedy. docs/cluster.md has every key.",
+    ),
+    Command(
+        "image pull",
+        "Import images into .sqsh files, once for all nodes.",
+        "moectl.cli.image:pull",
+        (
+            Argument(
+                "images",
+                "Images of a registry; without one, the profile's or moectl's own.",
+                many=True,
+                required=False,
+            ),
+        ),
+        (
+            Option(
+                "--arch",
+                "Architecture of the nodes; else the profile's, else this machine's.",
+                metavar="NAME",
+                choices=("aarch64", "x86_64"),
+            ),
+            Option("--to", "Folder of the files; else the profile's, else here.", metavar="DIR"),
+            Option("--cluster", "Cluster profile: a file, or the name of one.", metavar="PROFILE"),
+            _FORMAT,
+        ),
+        (
+            "moectl image pull ghcr.io/nvidia/jax:maxtext-2026-09-09 --arch aarch64",
+            "moectl image pull --cluster site.yaml",
+        ),
+        "Uses enroot; where it is not, the line that does it on a compute node is printed. The "
+        "file is there whole or not at all, with digest and architecture in FILE.json beside it.",
     ),
     Command(
         "schema",

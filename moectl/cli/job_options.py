@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 from moectl.actions.plan import Wishes
 from moectl.errors import ValueUsageError
 from moectl.settings.options import encodable
+from moectl.settings.profiles import find
 
 _PATHS = {
     "hardware": "hardware",
@@ -50,11 +51,12 @@ def wishes(values: dict[str, Any]) -> Wishes:
         options["debug"] = (True, "--debug")
     cluster = values["cluster"]
     if cluster == "":
-        raise ValueUsageError("--cluster", cluster, "the path of a cluster profile")
+        raise ValueUsageError("--cluster", cluster, "the path or the name of a cluster profile")
     return Wishes(
         options=options,
         sets=tuple(values["set"]),
-        cluster=Path(cluster) if cluster is not None else None,
+        cluster=find(cluster, os.environ) if cluster is not None else None,
+        usual_cluster=find(None, os.environ) if cluster is None else None,
         allow=tuple(values["allow"]),
     )
 

@@ -67,6 +67,7 @@ def run(
         action.writer(planned),
         options=options,
         again=again,
+        bundles=action.bundles(planned.job),
     )
     from moectl.actions.runs import done, follow, look  # noqa: PLC0415
 
@@ -203,6 +204,7 @@ def _run_inside(
         action.writer(planned),
         where,
         again=again,
+        bundles=action.bundles(planned.job),
         tell=tell,
         output=sys.stderr.fileno() if as_json else None,
     )

@@ -162,8 +162,11 @@ def _about(details: Details) -> Iterator[str]:
         code = f", exit code {job.exit_code}" if job.exit_code is not None else ""
         again = f", restarted {job.restarts} times" if job.restarts else ""
         yield f"  job     {printable(job.job)} ({entry.why}): {told}{code}{again}"
+    if status.row.blocked:
+        yield f"  blocked {printable(status.row.blocked)}"
     if status.folder is None:
         yield "  logs    none yet"
+        yield from _why(details)
         return
     yield f"  logs    {printable(str(status.folder.path))}"
     log = status.log

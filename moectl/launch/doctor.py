@@ -81,7 +81,7 @@ class Site:
         config: names to values of `scontrol show config`.
         blocks: names of the blocks of topology/block, and their nodes.
         pyxis: options of pyxis that srun has.
-        accounts: accounts of this person.
+        accounts: accounts of this person, the default one first.
         accounting: why sacct gives nothing; empty when it answers.
         folders: folders this person has.
         credentials: registries a credential is kept for, by name only.
@@ -126,21 +126,26 @@ def look() -> Site:
     topology = ""
     if "block" in config.get("TopologyPlugin", "") or "topology" in config.get("TopologyParam", ""):
         topology = _ask("scontrol", "show", "topology").out
-    associations = ""
-    if "slurmdbd" in config.get("AccountingStorageType", ""):
-        user = f"user={os.environ.get('USER') or _user()}"
-        words = ("--noheader", "--parsable2", "show", "assoc", user, "format=account")
-        associations = _ask("sacctmgr", *words).out
     known |= {
         "partitions": tuple(partitions(rows.out)),
         "nodes": tuple(nodes(_ask("scontrol", "--oneliner", "show", "nodes").out)),
         "config": config,
         "blocks": blocks(topology),
         "pyxis": frozenset(_PYXIS.findall(_ask("srun", "--help").out)),
-        "accounts": tuple(dict.fromkeys(associations.split())),
+        "accounts": _accounts(config),
         "accounting": _ask("sacct", "--noheader", "--allocations", "--starttime=now").fault,
     }
     return Site(**known)
+
+
+def _accounts(config: Mapping[str, str]) -> tuple[str, ...]:
+    if "slurmdbd" not in config.get("AccountingStorageType", ""):
+        return ()
+    user = os.environ.get("USER") or _user()
+    plain = ("sacctmgr", "--noheader", "--parsable2", "show")
+    usual = _ask(*plain, "user", user, "format=defaultaccount").out.split()
+    known = _ask(*plain, "assoc", f"user={user}", "format=account").out.split()
+    return tuple(dict.fromkeys(name for name in (*usual, *known) if name in known))
 
 
 @dataclass(frozen=True, slots=True)

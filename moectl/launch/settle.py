@@ -146,7 +146,9 @@ def _inside(store: Store, record: RunRecord) -> tuple[JobState, ...]:
 
 
 def _may_come(record: RunRecord, now: float) -> bool:
-    return record.state == "lost" and now - seconds(record.created) < LOOKED_FOR_SECONDS
+    """Whether a run that never had a job may still get one, of a controller that was slow."""
+    never = not record.jobs and record.state in {"lost", "cancelled"}
+    return never and now - seconds(record.created) < LOOKED_FOR_SECONDS
 
 
 def _settled(

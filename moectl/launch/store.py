@@ -217,12 +217,7 @@ class Store:
         except OSError as error:
             raise LocalFilesError(f"{path}: {error.strerror or error}") from None
         try:
-            held: int | None = descriptor
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                held = None
-            yield held
+            yield descriptor if _lock(descriptor, path, wait=wait) else None
         finally:
             os.close(descriptor)  # frees the lock
 
@@ -235,7 +230,7 @@ class Store:
         except OSError as error:
             raise LocalFilesError(f"{self.root}: {error.strerror or error}") from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            _lock(descriptor, self.root / LOCK, wait=True)
             yield
         finally:
             os.close(descriptor)
@@ -260,6 +255,24 @@ class Store:
             raise LocalFilesError(
                 f"{error.filename or folder}: {error.strerror or error}"
             ) from None
+
+
+def _lock(descriptor: int, path: Path, *, wait: bool) -> bool:
+    """Lock a file; return whether it is held.
+
+    Raises:
+        LocalFilesError: its file system keeps no locks, e.g. Lustre mounted without flock.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise LocalFilesError(
+            f"{path} cannot be locked ({error.strerror or error}): its file system keeps no "
+            f"locks; set {VARIABLE} to a folder on one that does, such as your home"
+        ) from None
+    return True
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -10,6 +10,7 @@ scheduler, nobody else takes the run for lost.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ def launch(
     *,
     options: Sequence[str] = (),
     again: bool = False,
+    bundles: Path | None = None,
 ) -> RunRecord:
     """Write down what is meant, submit it, and write down the job.
 
@@ -41,6 +43,7 @@ def launch(
         write: writes the bundle into a folder; not called when the record names a bundle.
         options: further options of the scheduler's own program.
         again: whether a live run of the same name is no obstacle.
+        bundles: where the bundle is put, under the run's id, if not into the run's folder.
 
     Raises:
         UsageError: a run of this name is live.
@@ -49,7 +52,9 @@ def launch(
     """
     with contextlib.ExitStack() as held:
         with store.whole():
-            record, lock = _intend(store, backend, record, write, held, again=again)
+            record, lock = _intend(
+                store, backend, record, write, held, again=again, bundles=bundles
+            )
         return _submit(store, backend, record, options, "first", lock)
 
 
@@ -61,6 +66,7 @@ def start_inside(
     where: Allocation,
     *,
     again: bool = False,
+    bundles: Path | None = None,
     output: int | None = None,
     tell: Callable[[RunRecord], None] = lambda _: None,
 ) -> tuple[RunRecord, int]:
@@ -73,6 +79,7 @@ def start_inside(
         write: as of `launch`.
         where: the allocation.
         again: as of `launch`.
+        bundles: as of `launch`.
         output: the file descriptor of its standard output, if not this process's.
         tell: called with the run just before it starts.
 
@@ -83,7 +90,9 @@ def start_inside(
         record = replace(record, options={**record.options, INSIDE: where.job})
         record = record.submitted(where.job, moment())
         with store.whole():
-            record, lock = _intend(store, backend, record, write, held, again=again)
+            record, lock = _intend(
+                store, backend, record, write, held, again=again, bundles=bundles
+            )
         tell(record)
         code = run_inside(where, Path(record.bundle), lock, output)
         record = replace(record, options={**record.options, EXIT_CODE: code})
@@ -143,6 +152,7 @@ def _intend(
     held: contextlib.ExitStack,
     *,
     again: bool,
+    bundles: Path | None,
 ) -> tuple[RunRecord, int | None]:
     if not again:
         _refuse_live(
@@ -152,14 +162,16 @@ def _intend(
             "--again starts another run beside it, --name calls this one something else",
         )
     folder = store.reserve(record.id)
+    written: Path | None = None
     try:
         lock = held.enter_context(store.locked(record.id))
         if not record.bundle:
-            write(folder / BUNDLE)
-            record = replace(record, bundle=str(folder / BUNDLE))
+            written = bundles / record.id if bundles else folder / BUNDLE
+            write(written)
+            record = replace(record, bundle=str(written))
         store.save(record)
     except BaseException:
-        store.discard(record.id)  # nothing was submitted
+        _undo(store, record.id, written)
         raise
     return record, lock
 
@@ -212,8 +224,15 @@ def _after_a_refusal(
         with contextlib.suppress(LocalFilesError):
             store.save(unmeant(record))
     else:
-        store.discard(record.id)
+        _undo(store, record.id, Path(record.bundle))
     raise error
+
+
+def _undo(store: Store, identity: str, bundle: Path | None) -> None:
+    """Remove what was written for a run that nothing was submitted of."""
+    store.discard(identity)
+    if bundle is not None and bundle.name == identity:  # beside the records, and of this run only
+        shutil.rmtree(bundle, ignore_errors=True)
 
 
 def _refuse_inside(record: RunRecord) -> None:

@@ -82,6 +82,17 @@ def rank_log(folder: Path, rank: int) -> Path:
     return packed if not plain.exists() and packed.exists() else plain
 
 
+def batch_log(bundle: Path, job: str) -> Path | None:
+    """Return what the batch script of a job printed, where it lies in the bundle; else None.
+
+    There srun, the container's start and the watchdog say what no rank could write.
+    """
+    try:
+        return next((path for path in sorted(bundle.glob(f"*-{job}.log")) if path.is_file()), None)
+    except OSError:
+        return None
+
+
 def first_failure(folder: Path) -> Failure | None:
     """Return what the first process that failed left, None when none did."""
     words = beginning(folder / FIRST_FAILURE, 1000).split()
@@ -94,9 +105,9 @@ def first_failure(folder: Path) -> Failure | None:
 
 def beginning(path: Path, most: int) -> str:
     """Return the first bytes of a file as text; "" when it cannot be read."""
-    if not path.is_file():  # a pipe would never end
-        return ""
     try:
+        if not path.is_file():  # a pipe would never end
+            return ""
         with path.open("rb") as stream:
             return stream.read(most).decode("utf-8", "replace")
     except OSError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 from statistics import median
@@ -15,7 +15,7 @@ from moectl.logs.maxtext import Event, StepLine, lines, log_format, opened, read
 from moectl.logs.prefixes import LONGEST
 
 # Bytes from the end that are read: first this many, then more where they hold no step.
-FIRST = 1 << 14
+FIRST = 6 << 10
 MOST = 1 << 22
 _GROWTH = 16
 # Steps whose median counts.
@@ -64,23 +64,12 @@ def tail_state(path: Path, release: str = "") -> LogState:
         return LogState()
     if not S_ISREG(status.st_mode):  # a pipe would never end
         return LogState()
-    held: list[str] = []
+    state = LogState()
     for amount in _amounts(status.st_size):
-        held = last_lines(path, amount)
-        if any(isinstance(read_line(line, release), StepLine) for line in held):
+        state = state_of(last_lines(path, amount), release)
+        if state.last_step is not None:
             break
-    state = state_of(held, release)
-    return LogState(
-        state.last_step,
-        state.steps,
-        state.seconds,
-        state.tflops,
-        state.tokens_per_s,
-        state.loss,
-        state.stopped,
-        status.st_mtime,
-        status.st_size,
-    )
+    return replace(state, last_line_at=status.st_mtime, size=status.st_size)
 
 
 def _amounts(size: int) -> Iterable[int]:

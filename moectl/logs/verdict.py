@@ -16,6 +16,14 @@ from moectl.logs.tail import last_lines
 # Bytes from the end of the log of the rank that failed first, and of every other one.
 OF_FIRST, OF_OTHERS = 1 << 20, 1 << 16
 _OWN = "moectl: "
+# What launch.sbatch prints of a run that starts.
+_USUAL = (
+    "moectl: job ",
+    "moectl: rank ",
+    "moectl: srun ",
+    "moectl: not every ",
+    "moectl: no Python",
+)
 _STOPPED = 78
 _SIGNALS = {
     132: "an illegal instruction",
@@ -63,12 +71,37 @@ class Verdict:
         return self.known == "config-error"
 
 
-def verdict(folder: Path) -> Verdict | None:
-    """Return why the job of a folder of logs ended; None when nothing there tells. Never raises."""
-    failure = first_failure(folder)
+def verdict(folder: Path | None, batch: Path | None = None) -> Verdict | None:
+    """Return why a job ended; None when nothing tells. Never raises.
+
+    Args:
+        folder: its folder of logs; None when it has none.
+        batch: what its batch script printed, if that is known.
+    """
+    if folder is None:
+        return _of_batch(batch)
     watched = _watched(folder)
     if watched is not None:
         return watched
+    failure = first_failure(folder)
+    printed = _of_batch(batch)
+    found = _of_ranks(folder, failure)
+    if found is None or (printed is not None and not found.known):
+        return replace(printed, exit_code=found.exit_code) if printed and found else printed
+    return found
+
+
+def _of_batch(batch: Path | None) -> Verdict | None:
+    """Return what the output of a batch script tells: a known text, or why it stopped."""
+    held = last_lines(batch, OF_OTHERS) if batch is not None else []
+    said = cause(held)
+    if said is not None:
+        return _known(said, None, None)
+    own = [line for line in held if line.startswith(_OWN) and not line.startswith(_USUAL)]
+    return Verdict("the job stopped before MaxText started", text=own[-1].strip()) if own else None
+
+
+def _of_ranks(folder: Path, failure: Failure | None) -> Verdict | None:
     first = rank_log(folder, failure.rank) if failure and failure.rank is not None else None
     held = last_lines(first, OF_FIRST) if first is not None else []
     own = cause(held)

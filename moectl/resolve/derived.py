@@ -24,7 +24,9 @@ def derived(values: Mapping[str, Any], devices: int | None, slices: int | None) 
     Args:
         values: effective values, see `moectl.resolve.effective`.
         devices: devices of the job; None when nobody says.
-        slices: slices that the hardware makes of them; None when they follow the DCN degrees.
+        slices: slices that the hardware makes of them (see `derived_slices.slices_of`); None
+            when they follow the degrees: `num_slices`, else the product of the DCN degrees,
+            else, with an open DCN degree, the devices over the product of the ICI degrees.
 
     Returns:
         MaxText's derived values, and besides them: `devices_per_slice`, `dcn_product` (of the

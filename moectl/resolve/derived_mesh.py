@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from moectl.facts.yaml_facts import read
+from moectl.resolve.derived_slices import counted, dcn_degrees
 from moectl.workload import UNKNOWN
 
 # Axis of the mesh to the middle of its two keys, where they differ (configs/types.py:5575).
@@ -22,11 +23,6 @@ _AXES = frozenset(
         *("context_usp_ulysses", "context_autoregressive", "tensor", "tensor_sequence"),
         *("model", "expert", "autoregressive", *_FIXED),
     }
-)
-_DCN = (
-    *("data", "pipeline", "fsdp", "fsdp_transpose", "sequence", "context"),
-    *("context_usp_ulysses", "tensor", "tensor_sequence", "expert"),
-    *("context_autoregressive", "autoregressive"),
 )
 
 
@@ -88,13 +84,12 @@ def _size(values: Mapping[str, Any], axes: Any) -> Any:
 def mesh(values: Mapping[str, Any], devices: int | None, slices: int | None) -> dict[str, Any]:
     """Return the mesh, see `moectl.resolve.derived`."""
     axes, experts, sequence = _axes(values)
-    degrees = [values.get(f"dcn_{axis}_parallelism", 1) for axis in _DCN]
-    count = _slices(values, degrees, slices)
     whole: Any = UNKNOWN if devices is None else devices
+    ici, dcn = _listed(values, "ici", axes), _listed(values, "dcn", axes)
+    count = counted(values, whole, slices, ici)
     each: Any = UNKNOWN
     if isinstance(whole, int) and isinstance(count, int) and count:
         each = whole // count
-    ici, dcn = _listed(values, "ici", axes), _listed(values, "dcn", axes)
     sharding = values.get("context_sharding")
     if axes is not UNKNOWN and values.get("custom_mesh_and_rule") and sequence:
         sharding = sequence[0]
@@ -115,7 +110,7 @@ def mesh(values: Mapping[str, Any], devices: int | None, slices: int | None) -> 
         "devices_per_slice": each,
         "mesh_axes": axes,
         "context_sharding": sharding,
-        "dcn_product": times(*degrees),
+        "dcn_product": times(*dcn_degrees(values)),
         "ici_parallelism": ici,
         "dcn_parallelism": dcn,
         "dcn_listed": listed,
@@ -163,21 +158,6 @@ def _target(values: Mapping[str, Any], devices: Any) -> Any:
         each = read(_CODE)["topologies"].get(topology)
         return times(each, values.get("compile_topology_num_slices"))
     return devices
-
-
-def _slices(values: Mapping[str, Any], degrees: Sequence[Any], slices: int | None) -> Any:
-    """Return num_slices (utils/max_utils.py:412 get_num_slices)."""
-    said, compiled = values.get("num_slices"), values.get("compile_topology_num_slices")
-    if said != -1:
-        return said if isinstance(said, int) else UNKNOWN
-    if not isinstance(compiled, int):
-        return UNKNOWN
-    if compiled > 0:
-        return compiled
-    if slices is not None:
-        return slices
-    more = [*degrees, values.get("dcn_diloco_parallelism", 1)]
-    return times(*(max(d, 1) if isinstance(d, int) else d for d in more))
 
 
 def _listed(values: Mapping[str, Any], group: str, axes: Any) -> Any:

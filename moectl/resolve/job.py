@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from moectl import placement
 from moectl.errors import UsageError
 from moectl.facts import hardware as platforms
 from moectl.facts import maxtext, xla
@@ -139,6 +140,11 @@ def _notes(
         f"{slices} slice{'s' if slices > 1 else ''} of {size} GPUs "
         f"({size // job.processes_per_node} node{'s' if size > job.processes_per_node else ''})"
     ]
+    asked = placement.ask(job)
+    if asked.spare:
+        notes.append(f"{asked.nodes} nodes are asked for, {asked.spare} of them spare")
+    if asked.note:
+        notes.append(asked.note)
     expert = job.mesh.degrees["expert"].ici
     wished = effective.get("parallelism.ici.expert")
     if wished is not None and wished not in {-1, expert}:

@@ -81,6 +81,9 @@ def _attempts(wish: MeshRequest) -> Iterator[MeshRequest]:
     if wish.weight_shards is not None:
         sizes = [s for s in divisors(wish.gpus) if s < limit and s % wish.gpus_per_node == 0]
         yield from (replace(wish, slice_gpus=size) for size in sizes)
+        # Or the weights are cut inside a slice only, and data takes the slices.
+        for size in (min(limit, wish.gpus), *sizes):
+            yield replace(wish, slice_gpus=size, weight_shards=min(size, wish.weight_shards))
         return
     wished = wish.ici.get("expert", 1)
     if "expert" in wish.pinned_ici or wished == -1 or wish.experts is None:

@@ -128,12 +128,18 @@ def idle_shards(w: Workload) -> Iterator[Fault]:
 
 
 def _shards(w: Workload) -> Any:
-    """Return the shards of the batch; UNKNOWN under rules that are not MaxText's own."""
+    """Return the shards of the batch; UNKNOWN under rules that are not MaxText's own.
+
+    However many slices there are, all axes together are the devices.
+    """
     sizes = axis_sizes(w)
-    shares = [sizes.get(axis, 1) for axis in _BATCH_AXES]
-    if w.value("te_moe_block") is not False or own_rules(w) or not whole(*shares):
+    if w.value("te_moe_block") is not False or own_rules(w) or not sizes:
         return UNKNOWN
-    return prod(shares) if sizes and prod(shares) > 0 else UNKNOWN
+    shares = [sizes.get(axis, 1) for axis in _BATCH_AXES]
+    others = [size for axis, size in sizes.items() if axis not in _BATCH_AXES]
+    if not whole(*shares) and w.devices is not None and whole(*others) and prod(others) > 0:
+        shares = [w.devices // prod(others)] if w.devices % prod(others) == 0 else [UNKNOWN]
+    return prod(shares) if whole(*shares) and prod(shares) > 0 else UNKNOWN
 
 
 def _name(w: Workload) -> str:

@@ -21,6 +21,7 @@ from moectl.rules import (
     maxtext_later,
     maxtext_mesh,
     maxtext_pipeline,
+    maxtext_slices,
     maxtext_topology,
 )
 from moectl.rules.maxtext_condition import Look, holds, legal, operand, subject
@@ -42,6 +43,7 @@ RULES = rules()
 # The rules that are arithmetic, and so stand in no table.
 _ARITHMETIC = (
     maxtext_mesh,
+    maxtext_slices,
     maxtext_topology,
     maxtext_pipeline,
     maxtext_attention,

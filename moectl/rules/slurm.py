@@ -23,7 +23,7 @@ from moectl.rules.launching import (
     steps,
 )
 from moectl.rules.rule import Fault, rules
-from moectl.rules.slurm_values import value_fault
+from moectl.rules.slurm_values import ValueFault, value_fault
 from moectl.settings.layout import is_heterogeneous
 from moectl.workload import MARK, Option, Workload
 
@@ -188,8 +188,8 @@ def option_value(w: Workload) -> Iterator[Fault]:
         text = option_text(option)
         if text is None or _malformed(option) or _EXPANSION.search(text):
             continue
-        if legal := value_fault(option.name, text):
-            yield Fault(option.name, f"{option.name} cannot be {shown(text)}", option.origin, legal)
+        if fault := value_fault(option.name, text):
+            yield _value_fault(option, text, fault)
             continue
         low, dash, high = text.partition("-")
         if option.name != "--nodes" or not dash or not (low.isdigit() and high.isdigit()):
@@ -201,6 +201,24 @@ def option_value(w: Workload) -> Iterator[Fault]:
                 option.origin,
                 f"--nodes={high}-{low}",
             )
+
+
+def _value_fault(option: Option, text: str, fault: ValueFault) -> Fault:
+    """Return what is to be said of a value that Slurm refuses, or that only old Slurm does."""
+    message = f"{option.name} cannot be {shown(text)}"
+    if fault.since:
+        message = f"{option.name}={shown(text)[1:-1]} is refused by Slurm before {fault.since}"
+    elif fault.reader != SBATCH:
+        message += f": {fault.reader} refuses the job"
+    instead = f"{option.name}={fault.instead}" if fault.instead else ""
+    return Fault(
+        option.name,
+        message,
+        option.origin,
+        f"{instead or fault.legal}",
+        severity="warning" if fault.since else None,
+        fix=(text, fault.instead) if fault.instead and text in option.raw else None,
+    )
 
 
 @RULES.rule(

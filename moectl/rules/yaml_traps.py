@@ -93,6 +93,9 @@ _READ: Final[tuple[tuple[str, Severity, Stage, str, str, str, str], ...]] = (
      "mend the line", "bash(1), POSIX shell grammar"),
     ("SRC104", "error", "reads", "file that cannot be read as its kind",
      "A fault of form hides all others.", "mend the line", "moectl"),
+    ("SRC105", "warning", "reads", "file that is not judged to its end",
+     "What stands after the place was not looked at, so that a fault can be there.",
+     "split the file", "moectl"),
 )  # fmt: skip
 assert set(get_args(Severity)) >= {row[1] for row in _READ}  # noqa: S101 - a table of ours
 RULES.all.extend(

@@ -103,12 +103,14 @@ def launch(words: list[str], name: str, last: int = 0) -> tuple[int, str]:
 
 
 def points(names: list[str], count: int, seed: int) -> list[int]:
-    """Return steps to die at: the first and the last, half of the others from the writing on."""
+    """Return steps to die at: anywhere, while the run is written, and around the submission."""
     draw = random.Random(seed)  # noqa: S311 - a test wants it repeatable
-    writes = next((i for i, n in enumerate(names, 1) if n in {"os.mkdir", "fcntl.flock"}), 1)
-    late = draw.choices(range(writes, len(names) + 1), k=max(0, count - count // 4 - 2))
-    anywhere = draw.choices(range(1, len(names) + 1), k=count // 4)
-    return sorted([1, len(names), *late, *anywhere][:count])
+    last = len(names)
+    writes = names.index("os.mkdir") + 1
+    record = names.index("tempfile.mkstemp") + 1  # the intent's own file
+    parts = [(1, count // 5), (writes, count // 3), (record, count)]
+    drawn = [step for first, n in parts for step in draw.choices(range(first, last + 1), k=n)]
+    return sorted([1, last, *drawn][:count])
 
 
 def main() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 ABSL = "I1130 15:26:{second:02d}.461972 140264779340672 {place}] "
 CONFIG = ABSL.format(second=14, place="pyconfig.py:591") + "Config param {key}: {value}\n"
-PARAMETERS = ABSL.format(second=47, place="metric_logger.py:425") + "number parameters: 0.007 billion\n"
+PARAMETERS = (
+    ABSL.format(second=47, place="metric_logger.py:425") + "number parameters: 0.007 billion\n"
+)
 RAMPUP = (
     ABSL.format(second=42, place="metric_logger.py:265")
     + "[Rampup Batch Size Phase], completed step: 0, seconds: 6.954, total_weights: 128, "
@@ -22,7 +24,9 @@ NAN = (
     + "completed step: 3, seconds: 0.211, TFLOP/s/device: 0.008, Tokens/s/device: 607.407, "
     "total_weights: 128, loss: nan, lm_loss: nan, perplexity: nan, moe_lb_loss: 0.000000\n"
 )
-ABORT = ABSL.format(second=11, place="metric_logger.py:349") + "Aborting training due to NaN loss.\n"
+ABORT = (
+    ABSL.format(second=11, place="metric_logger.py:349") + "Aborting training due to NaN loss.\n"
+)
 EVALUATION = (
     ABSL.format(second=54, place="metric_logger.py:322")
     + "Completed eval step: 1, seconds: 0.400, running loss=7.4\n"

@@ -67,8 +67,10 @@ class Fold:
     def run(self) -> None:
         """Follow the whole source."""
         self.budget.spend(len(self.source.text) // 4)
-        items, self.trouble = parse(self.source.text)
-        self.items(items)
+        parsed = parse(self.source.text)
+        self.trouble = parsed.trouble
+        slipped(self, parsed.slips)
+        self.items(parsed.items)
 
     def expander(self) -> Expander:
         """Return what expands words with the variables as they are now."""
@@ -106,7 +108,9 @@ class Fold:
         """Follow `source` in this shell, as `eval` and `source` do."""
         outer, self.source = self.source, source
         try:
-            self.items(parse(source.text)[0])
+            parsed = parse(source.text)
+            slipped(self, parsed.slips)
+            self.items(parsed.items)
         finally:
             self.source = outer
 

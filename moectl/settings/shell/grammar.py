@@ -17,8 +17,10 @@ from moectl.settings.shell.syntax import (
     If,
     Item,
     Loop,
+    Parsed,
     Pipeline,
     Simple,
+    Slip,
     Test,
     Trouble,
     Word,
@@ -31,17 +33,18 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?=[ \t\n;]|$)")
 _ENDS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
 
 
-def parse(text: str, depth: int = 0) -> tuple[list[Item], Trouble | None]:
-    """Return the commands of a script, and where a shell would stop reading it, or None."""
+def parse(text: str, depth: int = 0) -> Parsed:
+    """Return the commands of a script, and what is wrong with its text."""
     reader = _Reader(text, depth=depth)
     items: list[Item] = []
+    trouble = None
     try:
         reader.fill(items)
         if reader.at < reader.end:
             raise ShellSyntaxError(reader.at, "has something where no command can stand")
     except ShellSyntaxError as error:
-        return items, Trouble(error.offset, error.clause, error.certain)
-    return items, None
+        trouble = Trouble(error.offset, error.clause, error.certain)
+    return Parsed(items, trouble, reader.slips, reader.spans)
 
 
 class _Reader(CommandReader):
@@ -52,11 +55,16 @@ class _Reader(CommandReader):
 
     def fill(self, items: list[Item]) -> None:
         """Read commands into `items` until something that ends a list."""
+        broken = started = -1
         while True:
             self.lines()
             if self.at >= self.end or self.peek() in _ENDS or self.text[self.at] in ");&|":
                 return
+            start, self.broken = self.at, -1
             item = self._item()
+            if broken >= 0 and self._goes_on(started, broken, start, item):
+                self.slips.append(Slip("rest", start, broken))
+            broken, started = self.broken, start
             operator = self.operator()
             item.background = operator == "&"
             if operator in {";", "&"}:
@@ -68,6 +76,22 @@ class _Reader(CommandReader):
                 raise ShellSyntaxError(self.at, "has something where no command can stand")
             if not operator and self.at < self.end:
                 raise ShellSyntaxError(self.at, "has something where a command should end")
+
+    def _goes_on(self, started: int, broken: int, start: int, item: Item) -> bool:
+        """Whether an item looks like the rest of the command that a comment has ended."""
+        line = self.text[broken : self.text.find("\n", broken) % (len(self.text) + 1)]
+        if line.rstrip().endswith("\\") or self.text[start] == "-":
+            return True
+        command = item.pipelines[0][1].commands[0]
+        return isinstance(command, Simple) and self._indent(start) > self._indent(started)
+
+    def _indent(self, offset: int) -> int:
+        return len(self._margin(offset).expandtabs())
+
+    def _margin(self, offset: int) -> str:
+        begin = self.text.rfind("\n", 0, offset) + 1
+        line = self.text[begin:offset]
+        return line[: len(line) - len(line.lstrip(" \t"))]
 
     def _item(self) -> Item:
         pipelines = [("", self._pipeline())]

@@ -28,8 +28,12 @@ class CommandReader(WordReader):
         command = Simple(start)
         declares = False
         while True:
+            before = self.at
             self.blank()
             if self.at >= self.end:
+                break
+            if self.text[self.at] in "\n#" and "\\\n" in self.text[before : self.at]:
+                self.broken = self.at
                 break
             if self._redirect(command.redirects):
                 continue

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from moectl.settings.shell.source import Source, cut, unknown
 from moectl.settings.shell.syntax import Function
+from moectl.settings.shell.worlds import Notes
 from moectl.workload import MARK, Piece, Text
 
 MAX_PIECES = 4096
@@ -20,10 +21,11 @@ class ReadingStopped(Exception):  # noqa: N818 - the reading stops, nothing is w
 
 @dataclass(slots=True)
 class Budget:
-    """How much work a reading may still do; it keeps hostile scripts linear."""
+    """How much work a reading may still do, which keeps hostile scripts linear; and its notes."""
 
     left: int = MAX_WORK
     depth: int = 0
+    notes: Notes = field(default_factory=Notes)
 
     def spend(self, amount: int) -> None:
         """Count work, or stop."""
@@ -171,11 +173,25 @@ def _either(one: Variable | None, two: Variable | None) -> Variable | None:
         return Variable(text and unknown(text.origin), exported=exported)
     if one.text.text == two.text.text and one.text.known and _items(one) == _items(two):
         return Variable(one.text, one.items, exported)
+    if one.items and two.items is not None:
+        return _common(one.items, two.items, exported=exported)
     return Variable(_beginning(one.text, two.text), exported=exported)
 
 
 def _items(variable: Variable) -> list[str] | None:
     return None if variable.items is None else [item.text for item in variable.items]
+
+
+def _common(one: Sequence[Text], two: Sequence[Text], *, exported: bool) -> Variable:
+    """Return the items that both arrays begin with, and one that stands for any others."""
+    length = 0
+    for a, b in zip(one, two, strict=False):
+        if a.text != b.text or not a.known:
+            break
+        length += 1
+    place = (one if len(one) > len(two) else two)[min(length, max(len(one), len(two)) - 1)].origin
+    items = (*one[:length], unknown(place))
+    return Variable(items[0], items, exported)
 
 
 def _beginning(one: Text, two: Text) -> Text:

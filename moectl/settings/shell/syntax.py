@@ -208,6 +208,39 @@ class Item:
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class Slip:
+    """Text that a shell reads otherwise than it looks.
+
+    Attributes:
+        kind: "blank" (a blank behind the backslash that should continue a line) or "rest" (a
+            comment or an empty line ends a continued command, and more of it seems to follow).
+        offset: where.
+        cause: where the reason stands.
+    """
+
+    kind: str
+    offset: int
+    cause: int
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Parsed:
+    """A script as read.
+
+    Attributes:
+        items: its commands.
+        trouble: where a shell would stop reading it, or None.
+        slips: what is read otherwise than it looks.
+        documents: the lines of its here-documents, as offsets.
+    """
+
+    items: list[Item]
+    trouble: Trouble | None
+    slips: list[Slip]
+    documents: list[tuple[int, int]]
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Trouble:
     """Where reading stops, and why, as one clause.
 

@@ -28,7 +28,7 @@ def verdict(command: Simple | Test, expander: Expander) -> bool | None:
             any(char in raw[word.start : word.end] for char in "*?[") for word in command.words
         ):
             return None
-        return _test([expander.one(word).text for word in command.words])
+        return _test(expander.tested(command.words, split=False))
     if command.redirects or not command.words:
         return None
     name = raw[command.words[0].start : command.words[0].end]
@@ -38,7 +38,7 @@ def verdict(command: Simple | Test, expander: Expander) -> bool | None:
         return False
     if name not in {"[", "test"}:
         return None
-    texts = [text.text for text in expander.fields(command.words)][1:]
+    texts = expander.tested(command.words, split=True)[1:]
     if name == "[":
         if texts[-1:] != ["]"]:
             return None

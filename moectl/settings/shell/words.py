@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Self
 
-from moectl.settings.shell.syntax import HereDocument, Item, Part, Word
+from moectl.settings.shell.syntax import HereDocument, Item, Part, Slip, Word
 
 MAX_WORDS = 30_000
 """Words of one text that are read; a script of ten thousand lines has fewer."""
@@ -21,11 +22,13 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!-]")
 _BRACED = re.compile(
     r"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])(?:\[([^\]\n]*)\])?(:?[-=+?]|\}|)"
 )
+_CUTS = re.compile(r"##|#|%%|%|//|/|:(?=[0-9])")
 _TILDE = re.compile(r"~[A-Za-z0-9_.+-]*(?=[/:]|$|[\s;&|<>()])")
 _ANSI = re.compile(
     r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
     re.DOTALL,
 )
+_LOST_CONTINUATION = re.compile(r"(?<=[ \t])\\[ \t]+(?=\n|$)")
 _ANSI_LETTERS = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r",
     "t": "\t", "v": "\v",
@@ -56,6 +59,10 @@ class WordReader:
         self.depth = depth
         self.documents: list[HereDocument] = []
         self.words = [0]
+        self.slips: list[Slip] = []
+        self.spans: list[tuple[int, int]] = []
+        # Where a comment or an empty line has just ended a continued command.
+        self.broken = -1
 
     def commands_until(self, stop: str) -> list[Item]:
         """Read commands up to the character `stop`; the grammar says how."""
@@ -121,6 +128,8 @@ class WordReader:
         if following == "\n":
             self.at += 2
             return
+        if following in {" ", "\t"} and _LOST_CONTINUATION.match(self.text, self.at, self.end):
+            self.slips.append(Slip("blank", self.at, self.at))
         end = self.at + 1 + len(following)
         parts.append(Part("char", self.at, end, quoted=True, text=following or "\\"))
         self.at = end
@@ -218,8 +227,7 @@ class WordReader:
             raise ShellSyntaxError(start, "opens a ` that is never closed", certain=True)
         body: list[Item] = []
         if "\\" not in self.text[start:at]:
-            inner = type(self)(self.text, start + 1, at, self.depth)
-            inner.words = self.words
+            inner = self._within(start + 1, at)
             inner.deeper()
             body = inner.commands_until("")
         self.at = at + 1
@@ -239,6 +247,11 @@ class WordReader:
                 part.operator = mark + part.operator
         if not part.operator.endswith("}"):
             known = bool(found and part.operator.strip(":") in {"-", "=", "+", "?"})
+            cuts = _CUTS.match(self.text, self.at, self.end) if found and not known else None
+            if cuts and not part.operator:
+                part.operator = cuts.group()
+                self.at = cuts.end()
+                known = True
             part.word = self._until_brace(quoted=quoted)
             if not known:
                 part.operator = "other"
@@ -285,6 +298,12 @@ class WordReader:
             raise ShellSyntaxError(start, "opens a $' that is never closed", certain=True)
         self.at = at + 1
 
+    def _within(self, start: int, end: int) -> Self:
+        """Return a reader of a part of the text that notes what it finds with this one's."""
+        inner = type(self)(self.text, start, end, self.depth)
+        inner.words, inner.slips, inner.spans = self.words, self.slips, self.spans
+        return inner
+
     def read_documents(self) -> None:
         """Read the here-documents that begin after this line."""
         waiting, self.documents = self.documents, []
@@ -302,9 +321,9 @@ class WordReader:
                     document.end = self.at = self.end
                     break
                 self.at = line_end + 1
+            self.spans.append((document.start, document.end))
             if not document.literal:
-                inner = type(self)(self.text, document.start, document.end, self.depth)
-                inner.words = self.words
+                inner = self._within(document.start, document.end)
                 document.parts = inner.document_parts()
 
     def document_parts(self) -> list[Part]:

@@ -20,7 +20,7 @@ from moectl.settings.sources.maxtext_yaml import (
     own_configs,
     read_config,
 )
-from moectl.settings.sources.source import MAX_PARTS, Open, Part, split_flags
+from moectl.settings.sources.source import MAX_PARTS, Open, Part, split_flags, unjudged
 from moectl.workload import MARK, UNKNOWN, Batch, Layout, Step, Text
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def started(steps: Iterable[Step]) -> list[MaxTextStart]:
     from moectl.settings.shell import maxtext_commands  # noqa: PLC0415
 
     found = (start for step in steps for start in maxtext_commands(step))
-    return list(islice(found, MAX_PARTS))
+    return list(islice(found, MAX_PARTS + 1))
 
 
 def read_command(
@@ -129,6 +129,9 @@ def parts_of_script(
     told: list[str] = []
     parts: list[Part] = []
     for found in started(batch.steps):
+        if len(parts) == MAX_PARTS:
+            findings.append(unjudged("script", "commands", found.origin))
+            break
         said = read_command(found, found.environment, name, open_file, catalogue)
         findings += said.findings
         told += said.told

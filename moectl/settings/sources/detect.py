@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final
+
+from moectl.settings.sources.belongs import belongs
 
 KINDS: Final = (
     "run file",
     "MaxText config",
+    "MaxText model file",
     "script",
     "manifest",
     "flags",
@@ -60,9 +62,10 @@ def detect(path: str, text: str) -> str:
     """
     sample = text[:_SAMPLE]
     name = path.lower()
+    directives = "#SBATCH" in sample and re.search(_DIRECTIVE, sample)
     if sample.startswith("#!"):
-        return "script" if re.match(_SHEBANG, sample) else "unknown"
-    if "#SBATCH" in sample and re.search(_DIRECTIVE, sample):
+        return "script" if directives or re.match(_SHEBANG, sample) else "unknown"
+    if directives:
         return "script"
     bare = _without_comments(sample)
     if not bare:
@@ -83,7 +86,12 @@ def detect(path: str, text: str) -> str:
 def _of_nothing(name: str) -> str:
     if name.endswith(_SCRIPT_NAMES):
         return "script"
-    return "variables" if name.endswith(".env") else "MaxText config"
+    return "variables" if name.endswith(".env") else "unknown"
+
+
+def is_shell(text: str) -> bool:
+    """Whether a script is one of a shell that is read: no other interpreter is named."""
+    return not text.startswith("#!") or re.match(_SHEBANG, text[:_WIDTH]) is not None
 
 
 def _without_comments(text: str) -> str:
@@ -122,7 +130,7 @@ def _of_words(bare: str) -> str:
 def _of_yaml(name: str, bare: str) -> str:
     if bare.startswith("{"):
         inner = set(re.findall(_INNER, bare[:_SAMPLE]))
-        return "manifest" if {"apiVersion", "kind"} <= inner else "MaxText config"
+        return "manifest" if {"apiVersion", "kind"} <= inner else belongs(bare)
     if len(set(re.findall(_API, bare))) == 2 or re.search(_FRAGMENT, bare):
         return "manifest"
     keys = {key for _, key in re.findall(_KEY, bare)}
@@ -132,62 +140,6 @@ def _of_yaml(name: str, bare: str) -> str:
         return "preset"
     if "moectl" in keys:
         return "run file"
-    if "base_config" in keys:
-        return "MaxText config"
     if not keys and not name.endswith(_YAML_NAMES):
         return _of_words(bare)
-    scores = _scores(bare)
-    best = max(scores, key=scores.__getitem__)
-    return best if scores[best] > 0 else "MaxText config"
-
-
-def _scores(bare: str) -> dict[str, int]:
-    """Count what speaks for each kind of YAML file; the first of equals is meant.
-
-    A key that several kinds know speaks for the one to which its value belongs: a section has
-    keys of its own, and `hardware: gpu` is no platform.
-    """
-    from moectl.facts.maxtext import load, releases  # noqa: PLC0415
-    from moectl.spec.table import table  # noqa: PLC0415
-
-    maxtext = load(releases()[-1])
-    ours = table()
-    scores = {"MaxText config": 0, "run file": 0, "cluster profile": 0}
-    for key, value, inner in _entries(bare):
-        theirs = maxtext.key(key) is not None or key == "base_config"
-        if ours.is_section(key):
-            known = sum(ours.field(f"{key}.{word}") is not None for word in inner)
-            scores["run file"] += known > 0
-            scores["MaxText config"] += bool(value and theirs) or (
-                not known and any(maxtext.key(word) for word in inner)
-            )
-        elif theirs:
-            fits = key not in ours.fields or maxtext.check(key, value) is None
-            scores["MaxText config" if fits else "run file"] += 1
-        elif key in ours.fields:
-            scores["run file"] += 1
-            scores["cluster profile"] += f"cluster.{key}" in ours.fields
-        elif f"cluster.{key}" in ours.fields or ours.is_section(f"cluster.{key}"):
-            scores["cluster profile"] += 1
-        elif inner and any(maxtext.key(word) for word in inner):
-            scores["MaxText config"] += 1
-    return scores
-
-
-def _entries(bare: str) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield top-level keys, their value when it is a word in the same line, and inner keys."""
-    key, value = "", ""
-    inner: list[str] = []
-    for line in bare.splitlines()[:_LINES]:
-        if found := re.match(_KEY, line):
-            if key:
-                yield key, value, inner
-            key = found[2]
-            rest = line[found.end() :].strip()
-            flow = rest.startswith("{")
-            value = "" if flow else rest.partition(" #")[0].strip("'\" ")
-            inner = re.findall(_INNER, rest) if flow else []
-        elif key and not value:
-            inner += re.findall(_INNER, line[:_WIDTH])
-    if key:
-        yield key, value, inner
+    return belongs(bare)

@@ -53,7 +53,8 @@ def read_source(
         source = reader(_File(name, text, open_file, kind, maxtext))
     except SourceError as error:
         origin = Origin(kind, name, error.line, None)
-        stop = finding("SRC104", "error", kind, f"{error.sentence}.", "mend the line", origin)
+        hint = "mend the line" if error.line is not None else "give a smaller text file"
+        stop = finding("SRC104", "error", kind, f"{error.sentence}.", hint, origin)
         return Source(name, kind, (), (*findings, stop))
     return Source(name, kind, source.parts, (*findings, *source.findings), source.told)
 
@@ -119,27 +120,22 @@ def _config(file: _File) -> Source:
         kind=file.kind,
         origin=file.start,
         config=found.values,
-        is_maxtext=True,
+        is_maxtext=file.kind == "MaxText config",
         unread=found.unread,
     )
     parts = (part,) if found.values else ()
-    return Source(file.name, file.kind, parts, found.findings, found.told)
+    told = found.told
+    if not part.is_maxtext:
+        told = (*told, "a model file of MaxText, which starts no run: its keys are judged")
+    return Source(file.name, file.kind, parts, found.findings, told)
 
 
 def _script(file: _File) -> Source:
-    from moectl.settings.shell import read  # noqa: PLC0415
-    from moectl.settings.sources.commands import parts_of_script  # noqa: PLC0415
+    from moectl.settings.sources.scripts import read_script  # noqa: PLC0415
 
-    reading = read(file.text, file.name)
-    parts, findings, told = parts_of_script(
-        reading.batch, file.name, file.kind, file.open_file, file.catalogue
+    parts, findings, told = read_script(
+        file.text, file.name, file.kind, file.open_file, file.catalogue
     )
-    if reading.unread is not None:
-        clause, origin = reading.unread.clause, reading.unread.origin
-        message = f"a shell {clause}."
-        findings.append(finding("SRC103", "error", "script", message, "mend the line", origin))
-    if not reading.complete:
-        told.append("the script is too large or too deep to be followed to its end")
     return Source(file.name, file.kind, tuple(parts), tuple(findings), tuple(told))
 
 
@@ -180,6 +176,7 @@ def _hosts(file: _File) -> Source:
 
 _READERS: Final[dict[str, Callable[[_File], Source]]] = {
     "MaxText config": _config,
+    "MaxText model file": _config,
     "script": _script,
     "MaxText command": _script,
     "manifest": _manifest,

@@ -14,8 +14,8 @@ from moectl.workload import Batch, Layout, Manifest, Step, Text
 Open: TypeAlias = Callable[[str], str | None]
 """Gives the text of a file by its path, None when it cannot be had."""
 
-MAX_PARTS = 64
-"""No file starts more commands or containers than this; further ones are not read."""
+MAX_PARTS = 2_000
+"""Commands or containers that are read of one file; a finding says where reading ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,24 @@ def finding(
         line=origin.line,
         column=origin.column,
         fix=fix,
+    )
+
+
+def unjudged(subject: str, what: str, origin: Origin) -> Finding:
+    """Return the warning that a file is not judged from a place on.
+
+    Args:
+        subject: what the file is.
+        what: the things of which there are too many, in words.
+        origin: where the first one stands that is not read.
+    """
+    return finding(
+        "SRC105",
+        "warning",
+        subject,
+        f"not judged from here on: the file has more than {MAX_PARTS} {what}.",
+        "split the file",
+        origin,
     )
 
 

@@ -1,0 +1,117 @@
+"""Commands that a shell refuses, or reads otherwise than they look."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from moectl.facts.launchers import load as launchers
+from moectl.settings.shell.source import Source
+from moectl.settings.shell.state import State
+from moectl.settings.shell.syntax import Assignment, Simple, Slip
+from moectl.settings.shell.worlds import ShellFault
+from moectl.workload import MARK, Piece, Step, Text
+
+if TYPE_CHECKING:
+    from moectl.settings.shell.fold import Fold
+
+_SETTING = re.compile(r"[A-Z_][A-Z0-9_]*")
+_SMALL = re.compile(r"[a-z][a-z0-9_]*")
+_EXPANDED_NAME = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)\}?\+?=")
+_STATUS = re.compile(r"\$(?:\?|!|\(|\{!|\{\?)|`")
+_LONGEST = 80
+
+
+def note(fold: Fold, kind: str, subject: str, detail: str, text: Text) -> None:
+    """Note a fault at the beginning of a text."""
+    if fold.probing:
+        return
+    fault = ShellFault(kind, subject[:_LONGEST], detail, text.origin, fold.conditional)
+    fold.budget.notes.faults.setdefault(fault)
+
+
+def slipped(fold: Fold, slips: Iterable[Slip]) -> None:
+    """Note what the text of a script already shows."""
+    for slip in slips:
+        place = Text((Piece("", fold.source.origin(slip.offset)),))
+        cause = fold.source.origin(slip.cause).line
+        kind = {"blank": "blank behind a backslash", "rest": "rest of a command"}[slip.kind]
+        note(fold, kind, _word_at(fold.source.text, slip.offset), str(cause or ""), place)
+
+
+def _word_at(text: str, offset: int) -> str:
+    found = re.compile(r"\S+").match(text, offset)
+    return found.group() if found else ""
+
+
+def not_found(fold: Fold, command: Simple, words: Sequence[Text]) -> None:
+    """Note a command whose name cannot be that of a program."""
+    raw = fold.source.text[command.words[0].start : command.words[0].end] if command.words else ""
+    name = words[0].text
+    second = words[1].text if len(words) > 1 else ""
+    if raw.startswith("-") and words[0].text.startswith("-"):
+        before = command.assignments[-1].name if command.assignments else ""
+        note(fold, "option as a command", name, before, words[0])
+    elif _SETTING.fullmatch(name) and second[:2] in {"=", "+="} | {f"={c}" for c in second[1:2]}:
+        if launchers().program(name) is None:
+            note(fold, "blanks around =", name, second, words[0])
+    elif (found := _EXPANDED_NAME.match(raw)) and name.startswith(MARK):
+        note(fold, "expanded name", found[1], "", words[0])
+
+
+def not_names(fold: Fold, command: str, words: Sequence[Text]) -> None:
+    """Note the words of `export` and the like that name no variable."""
+    if words:
+        first = words[0]
+        note(fold, "no name", first.text, f"{command}\0{len(words)}", first)
+
+
+def expanded_name(fold: Fold, command: str, word: Text) -> None:
+    """Note `export $XLA_FLAGS=...`: it is no name of a setting, but what it holds."""
+    found = _EXPANDED_NAME.match("".join(p.raw or p.text for p in word.pieces))
+    if found and launchers().setting(found[1]):
+        note(fold, "expanded name", found[1], command, word)
+
+
+def lost_arguments(fold: Fold, assignments: Sequence[Assignment]) -> None:
+    """Note assignments right behind a start of MaxText that nothing reads: its arguments."""
+    source = fold.source
+    for assignment in assignments:
+        raw = source.text[assignment.start : assignment.word.end] if assignment.word else ""
+        if not _SMALL.fullmatch(assignment.name) or _STATUS.search(raw) or not raw:
+            continue
+        if re.search(rf"\$\{{?{assignment.name}\b", source.text):
+            continue
+        place = Text((Piece("", source.origin(assignment.start)),))
+        note(fold, "argument behind a command", assignment.name, raw[:_LONGEST], place)
+
+
+def unexported(state: State, steps: Sequence[Step], source: Source) -> list[ShellFault]:
+    """Return the settings that are set, and that no started process gets.
+
+    A name that is read again, as in `env XLA_FLAGS="$XLA_FLAGS"`, may be handed on by hand.
+    """
+    found: list[ShellFault] = []
+    for name, variable in state.variables.items():
+        text = variable.text
+        if text is None or variable.exported or not launchers().setting(name):
+            continue
+        line = text.origin.line or 0
+        later = [s for s in steps if (s.origin.line or 0) > line or s.origin.file != source_name(source)]
+        if not later or any(_gets(step, name) for step in later):
+            continue
+        read = rf"^(?!\s*{name}\+?=).*\$\{{?{name}\b"
+        if re.search(read, source.text, re.MULTILINE):
+            continue
+        found.append(ShellFault("not exported", name, later[0].program, text.origin))
+    return found
+
+
+def source_name(source: Source) -> str:
+    """Return the file a source stands in."""
+    return source.origin(0).file
+
+
+def _gets(step: Step, name: str) -> bool:
+    return name in step.environment or any(_gets(inside, name) for inside in step.inside)

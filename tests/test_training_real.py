@@ -1,0 +1,140 @@
+"""Real MaxText trains through the rendered script, and its steps are seen.
+
+Two nodes of a real Slurm with two processes each, on CPU, without a container; MaxText's own
+start-up finds the peers. Nothing is a stand-in but the size of the model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moectl.actions.status import status, statuses
+from moectl.cli import logs as logs_command
+from moectl.cli import status as status_command
+from moectl.job import Cluster, Job
+from moectl.launch.store import Store
+from moectl.logs.folders import beginning
+from moectl.logs.maxtext import StepLine, read_log
+from moectl.logs.tail import last_lines
+from moectl.render.config import config_yml
+from moectl.render.programs import programs
+from moectl.render.slurm import launch_script
+from tests.support import jobs, shell
+from tests.support.components import REQUIRED, require
+from tests.support.run_records import record
+from tests.support.slurm import Slurm, cluster, missing
+
+STEPS = 6
+MODEL: dict[str, Any] = {
+    "base_config": "base.yml",
+    "model_name": "default",
+    "hardware": "gpu_multiprocess",
+    "decoder_block": "mixtral",
+    "base_emb_dim": 32,
+    "base_num_query_heads": 2,
+    "base_num_kv_heads": 2,
+    "head_dim": 16,
+    "base_mlp_dim": 64,
+    "base_moe_mlp_dim": 64,
+    "base_num_decoder_layers": 1,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+    "vocab_size": 128,
+    "max_target_length": 32,
+    "per_device_batch_size": 1,
+    "attention": "dot_product",
+    "sparse_matmul": False,
+    "megablox": False,
+    "ici_fsdp_parallelism": 4,
+    "dataset_type": "synthetic",
+    "enable_checkpointing": False,
+    "base_output_directory": "output",
+    "run_name": "tiny",
+    "steps": STEPS,
+}
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Slurm]:
+    require("slurm")
+    require("root")
+    if absent := missing():
+        refuse = pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip
+        refuse(absent)
+    with cluster(nodes=2, gpus=2, cpus=16) as running:
+        yield running
+
+
+def tiny() -> Job:
+    hardware = replace(jobs.GB200, gpus_per_node=2, domain_gpus=2, usable_domain_gpus=2)
+    environment = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "1", "HF_HUB_OFFLINE": "1"}
+    return replace(
+        jobs.job(hardware, 2, slice_gpus=4),
+        config=jobs.said(MODEL),
+        environment=jobs.said(environment),
+        cluster=Cluster(
+            runtime="none", gpu_request="none", memory="", python=str(require("maxtext"))
+        ),
+    )
+
+
+def test_four_processes_of_maxtext_train_and_status_shows_their_steps(
+    slurm: Slurm,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MOECTL_RUNS", str(tmp_path / "runs"))
+    for name in ("SLURM_CONF", "PATH"):
+        monkeypatch.setenv(name, slurm.environment[name])
+    job = tiny()
+    store = Store()
+    run = record(store, 1, name="tiny", jobs=[], steps=None)
+    bundle = Path(run.bundle)
+    files = {"launch.sbatch": launch_script(job), "config.yml": config_yml(job), **programs(job)}
+    shell.write(bundle, files)
+    options = [f"--job-name={run.id}", "--output=%j.out"]
+    number = slurm.submit(bundle / "launch.sbatch", options=options, cwd=bundle)
+    store.update(run.id, lambda held: held.submitted(str(number), held.created))
+
+    seen = []
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        (found,) = statuses(store).runs
+        seen.append((found.state, found.log.last_step))
+        if not found.row.live:
+            break
+        time.sleep(0.5)
+    folder = bundle / "logs" / str(number)
+    output = beginning(bundle / f"{number}.out", 10_000)
+    last = "".join(last_lines(folder / "rank-0.log"))[-3000:]
+    assert seen[-1] == ("done", STEPS - 1), f"{output}\n{last}"
+    assert ("running", None) in seen
+
+    for rank in range(4):
+        steps = [s for s in read_log(folder / f"rank-{rank}.log") if isinstance(s, StepLine)]
+        assert [step.step for step in steps] == list(range(STEPS))
+        assert all(step.seconds is not None and step.loss is not None for step in steps)
+        assert steps[-1].loss == pytest.approx(steps[0].loss, abs=1)
+    assert not (folder / "watchdog.json").exists()
+    assert "watchdog" not in output
+
+    details, _ = status(store, run.id)
+    assert details.verdict is None
+    assert details.status.log.seconds is not None
+    assert (details.status.log.tokens_per_s or 0) > 0
+    assert status_command.run([], watch=False, format="text") == 0
+    assert f"{STEPS}/{STEPS}" in capsys.readouterr().out
+    assert logs_command.run("tiny", False, False, "3", None, "400") == 0
+    assert f"completed step: {STEPS - 1}," in capsys.readouterr().out
+    ran = json.loads((folder / "as-run.json").read_text())
+    assert ran["processes"] == 4
+    assert ran["packages"]["maxtext"]
