@@ -13,7 +13,6 @@ import pytest
 from moectl.rules.slurm_values import grammars, value_fault
 from tests.support.components import require
 
-
 # Blanks part the values; "''" is the empty value.
 GOOD = {
     "gres": "gpu gpu:8 gpu:b200:8 gpu:8k gpu:0 gres:gpu:8 none gpu:8, gpu:b200=8 craynetwork:0 ''",
@@ -23,9 +22,9 @@ GOOD = {
     "signal": "USR1 SIGUSR1@60 B:USR1@60 R:USR1 RB:TERM@120 BR:TERM 10 10@ 64 b:usr1 HUP INT QUIT "
     "KILL STOP CONT TSTP TTIN TTOU URG XCPU ALRM ABRT USR1@65535 B:12@300 -1",
     "nodes": "1 0 1k 1m 1-4 1-1k +4 -4",
-    "gpu-bind": "none closest CLOSEST verbose,closest verbose,none single:2 single: single:0 c n no "
-    "per_task:1 map_gpu:0,1 map_gpu:0*2,1 map_gpu: mask_gpu:0x1,0x2 mask_gpu:1,2 closest,verbose "
-    "none,foo verbose,single:1 Verbose,closest",
+    "gpu-bind": "none closest CLOSEST verbose,closest verbose,none single:2 single: single:0 c n "
+    "no per_task:1 map_gpu:0,1 map_gpu:0*2,1 map_gpu: mask_gpu:0x1,0x2 mask_gpu:1,2 "
+    "closest,verbose none,foo verbose,single:1 Verbose,closest",
     "gpu-freq": "high low medium highm1 1200 memory=high memory=12 high,memory=low,verbose verbose "
     "high, ,high high,low",
     "distribution": "block cyclic plane=4 Plane=2 block:cyclic block:fcyclic block:block:cyclic "
@@ -41,9 +40,9 @@ GOOD = {
     "mincpus": "4",
     "extra-node-info": "2 2:4 2:4:1 2:* * 2-4:2 0 ''",
     "profile": "none All all Energy,Task task,lustre,network energy:task task,foo",
-    "begin": "now NOW now+1hour now+60 now+3days now+3weeks now+10seconds now-3 16:00 16:00:00 fika "
-    "04:00pm 4:00PM 2030-01-01 2030-01-20T12:34:00 010130 01/01/30 01/01 01.01.30 today tomorrow "
-    "noon NOON midnight teatime uts1700000000",
+    "begin": "now NOW now+1hour now+60 now+3days now+3weeks now+10seconds now-3 16:00 16:00:00 "
+    "fika 04:00pm 4:00PM 2030-01-01 2030-01-20T12:34:00 010130 01/01/30 01/01 01.01.30 "
+    "today tomorrow noon NOON midnight teatime uts1700000000",
     "deadline": "now+1hour 2030-01-01 23:00",
     "delay-boot": "5 1:00 1-0 UNLIMITED -1",
     "switches": "1 02 1@5:00 1@x 2@",
@@ -58,7 +57,8 @@ GOOD = {
     "no-kill": "'' off OFF",
     "get-user-env": "'' 5 5L 10s S",
     "array": "1-4 0-15:4 1,3,5 1-4%2 0",
-    "dependency": "singleton afterok:1 afterok:1:2 after:1+5 afterok:1,afterany:2 afterok:1?afterok:2",
+    "dependency": "singleton afterok:1 afterok:1:2 after:1+5 afterok:1,afterany:2 "
+    "afterok:1?afterok:2",
     "time": "30 30:00 1-0 1-12:30 04:00:00 UNLIMITED 0 -1",
     "mem": "0 64G 64GB 64gb 1024",
 }

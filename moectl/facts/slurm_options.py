@@ -7,7 +7,7 @@ one can be meant, and reading stops at the first word that is no option.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -50,9 +50,15 @@ class SlurmOption:
 
 @dataclass(frozen=True, slots=True)
 class SlurmOptions:
-    """The options that are known, by their long name."""
+    """The options that are known, by their long name.
+
+    Attributes:
+        options: by name; of one that differs between the programs, the first row.
+        variants: rows of options that differ, by program and name.
+    """
 
     options: Mapping[str, SlurmOption]
+    variants: Mapping[tuple[str, str], SlurmOption] = field(default_factory=dict)
 
     def option(self, name: str) -> SlurmOption | None:
         """Return an option by its full long name, or None."""
@@ -65,27 +71,29 @@ class SlurmOptions:
             program: "sbatch", "srun" or "salloc".
             spelling: e.g. "--nodes" or "--exclu", without a value.
         """
-        found = self.options.get(spelling)
+        variant = self.variants.get((program, spelling))
+        found = variant or self.options.get(spelling)
         if found is not None and program in found.programs:
             return found
         if not spelling.startswith("--") or spelling == "--":
             return None
         starts = [
             option
-            for name, option in self.options.items()
-            if name.startswith(spelling) and program in option.programs
+            for option in (*self.options.values(), *self.variants.values())
+            if option.name.startswith(spelling) and program in option.programs
         ]
         return starts[0] if len({option.means for option in starts}) == 1 else None
 
     def short(self, program: str, letter: str) -> SlurmOption | None:
         """Return the option of a letter, e.g. "N", or None."""
         spelling = f"-{letter}"
-        found = (o for o in self.options.values() if o.short == spelling and program in o.programs)
-        return next(found, None)
+        rows = (*self.options.values(), *self.variants.values())
+        return next((o for o in rows if o.short == spelling and program in o.programs), None)
 
     def nearest(self, program: str, spelling: str) -> list[str]:
         """Return up to three long names that look like `spelling`, best first."""
-        names = [name for name, option in self.options.items() if program in option.programs]
+        rows = (*self.options.values(), *self.variants.values())
+        names = [option.name for option in rows if program in option.programs]
         return nearest(spelling, names)
 
 
@@ -94,8 +102,12 @@ def load() -> SlurmOptions:
     """Return the catalogue of options."""
     lines = fact("slurm_options.tsv").read_text("utf-8").splitlines()
     assert lines[1] == "\t".join(COLUMNS)  # noqa: S101 - the file is ours
-    found = [_option(line) for line in lines[2:]]
-    return SlurmOptions({option.name: option for option in found})
+    rows: dict[str, SlurmOption] = {}
+    variants: dict[tuple[str, str], SlurmOption] = {}
+    for option in map(_option, lines[2:]):
+        if rows.setdefault(option.name, option) is not option:
+            variants |= {(program, option.name): option for program in option.programs}
+    return SlurmOptions(rows, variants)
 
 
 def _option(line: str) -> SlurmOption:

@@ -165,8 +165,13 @@ def gang(w: Workload) -> Iterator[Fault]:
     manifest = w.manifest
     if manifest is None or is_template(manifest):
         return
-    found = [job for job in jobs(manifest) if job.group or "replicatedJobs" in job.path]
-    counts = [pod.count for pod in pods(manifest) if pod.job in found]
+    found = [job for job in jobs(manifest) if "replicatedJobs" in job.path]
+    of_them = [
+        pod for pod in pods(manifest) if pod.job is not None and "replicatedJobs" in pod.job.path
+    ]
+    if not any(map(trains, of_them)):
+        return  # half of a job without GPUs holds nothing that another job waits for
+    counts = [pod.count for pod in of_them]
     if not found or UNKNOWN in counts or sum(filter(None, counts)) < 2:
         return
     labels = mapping(mapping(manifest.data.get("metadata")).get("labels"))

@@ -9,20 +9,20 @@ from typing import Final
 from moectl.errors import shown
 from moectl.facts.environment import load
 from moectl.rules.kubernetes_read import (
+    all_containers,
     containers_of,
     env_of,
-    facts,
-    pods_of,
 )
 from moectl.rules.rule import Fault, rules
 from moectl.settings.sources.containers import REFERENCE, Entry
-from moectl.settings.sources.manifest import is_template
+from moectl.settings.sources.manifest import is_template, steers_between
 from moectl.settings.sources.pods import (
     entries,
     gpus,
     jobs,
     known,
     mapping,
+    pods,
 )
 from moectl.workload import MARK, Workload
 
@@ -103,7 +103,7 @@ def used_and_undefined(w: Workload) -> Iterator[Fault]:
 )
 def value_is_text(w: Workload) -> Iterator[Fault]:
     """Find e.g. `value: 8`, which YAML makes a number."""
-    for manifest, _, path, container in containers_of(w):
+    for manifest, path, container in all_containers(w):
         for index, entry in enumerate(entries(container.get("env"))):
             value = mapping(entry).get("value")
             if isinstance(value, bool | int | float | list | Mapping):
@@ -135,7 +135,11 @@ def defined_twice(w: Workload) -> Iterator[Fault]:
             before = seen.get(entry.name)
             # An entry that extends the earlier one is a way to append.
             appends = f"$({entry.name})" in (entry.value or "")
-            if before is not None and before.value != entry.value and not appends:
+            branches = before is not None and steers_between(
+                manifest, manifest.at(*before.path), manifest.at(*entry.path)
+            )
+            differs = before is not None and before.value != entry.value
+            if before is not None and differs and not appends and not branches:
                 line = manifest.at(*before.path).line
                 yield Fault(
                     entry.name,
@@ -220,8 +224,11 @@ def host_network(w: Workload) -> Iterator[Fault]:
     """Find hostNetwork beside a coordinator that is named by the cluster's DNS."""
     names_said = [w.variable("JAX_COORDINATOR_ADDRESS"), w.variable("JAX_COORDINATOR_IP")]
     by_name = any(text and re.match(r"[a-z]", text) and "." in text for text in names_said)
-    for manifest, pod in pods_of(w):
-        if pod.spec.get("hostNetwork") is True and "dnsPolicy" not in pod.spec and by_name:
+    manifest = w.manifest
+    if manifest is None or not by_name:
+        return
+    for pod in pods(manifest):
+        if pod.spec.get("hostNetwork") is True and "dnsPolicy" not in pod.spec:
             where = manifest.at(*pod.path, "spec", "hostNetwork")
             yield Fault("dnsPolicy", "hostNetwork is true, and dnsPolicy is not said.", where)
 

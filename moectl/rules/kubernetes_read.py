@@ -10,7 +10,7 @@ from moectl.facts.hardware import names, platform
 from moectl.facts.yaml_facts import read as read_fact
 from moectl.job import Hardware
 from moectl.settings.sources.containers import Entry, variables
-from moectl.settings.sources.manifest import FACTS
+from moectl.settings.sources.manifest import FACTS, SEEN
 from moectl.settings.sources.pods import (
     Job,
     Path,
@@ -34,25 +34,39 @@ def facts() -> Mapping[str, Any]:
 
 
 def pods_of(w: Workload) -> list[tuple[Manifest, Pod]]:
-    """Return the pods of the document a workload stands in."""
-    return [] if w.manifest is None else [(w.manifest, pod) for pod in pods(w.manifest)]
+    """Return the pods of the document a workload stands in; of a document once in a file."""
+    manifest = _first(w)
+    return [] if manifest is None else [(manifest, pod) for pod in pods(manifest)]
+
+
+def _first(w: Workload) -> Manifest | None:
+    """Return its document, None when an earlier workload of the file stands in the same one."""
+    return None if w.manifest is None or SEEN in w.manifest.places else w.manifest
 
 
 def jobs_of(w: Workload) -> list[tuple[Manifest, Job]]:
-    """Return its jobs."""
-    return [] if w.manifest is None else [(w.manifest, job) for job in jobs(w.manifest)]
+    """Return its jobs, likewise."""
+    manifest = _first(w)
+    return [] if manifest is None else [(manifest, job) for job in jobs(manifest)]
 
 
 def containers_of(w: Workload) -> Iterator[tuple[Manifest, Pod, Path, Mapping[str, Any]]]:
-    """Yield its containers, each with its pod and path."""
+    """Yield its containers, each with its pod and path; init containers left out."""
     for manifest, pod in pods_of(w):
         for path, container in pod.containers:
             yield manifest, pod, path, container
 
 
+def all_containers(w: Workload) -> Iterator[tuple[Manifest, Path, Mapping[str, Any]]]:
+    """Yield its containers with their path, init containers first."""
+    for manifest, pod in pods_of(w):
+        for path, container in (*pod.init_containers, *pod.containers):
+            yield manifest, path, container
+
+
 def env_of(w: Workload) -> Iterator[tuple[Manifest, Mapping[str, Any], list[Entry]]]:
-    """Yield the variables of each container, in order."""
-    for manifest, _, path, container in containers_of(w):
+    """Yield the variables of each container, in order; those of init containers too."""
+    for manifest, path, container in all_containers(w):
         yield manifest, container, variables(path, container)
 
 

@@ -7,20 +7,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from moectl.errors import shown
+from moectl.errors import nearest, shown
 from moectl.facts import maxtext
 from moectl.facts.maxtext import Catalogue
 from moectl.facts.yaml_facts import read
 from moectl.job import Image, Value
+from moectl.resolve.effective import based_on
+from moectl.rules.maxtext_trainer import Trainer, elsewhere, trainer
 from moectl.rules.maxtext_words import (
     all_said,
     catalogue,
     exists,
 )
 from moectl.rules.rule import Fault, rules
-from moectl.workload import Workload
+from moectl.workload import UNKNOWN, Workload
 
 RULES = rules()
+# Names of one file that get a suggestion: with more of them the file is no MaxText file.
+_SUGGESTED = 50
 
 
 @RULES.rule(
@@ -37,14 +41,46 @@ def unknown_key(w: Workload) -> Iterator[Fault]:
     keys = catalogue(w)
     if keys is None:
         return
+    whose, left = trainer(w), _SUGGESTED
     for name, value, argument in all_said(w):
         if exists(keys, name, argument=argument):
             continue
-        fault = _unknown(name, value, keys)
+        if whose is not None:
+            yield from _unknown_of(whose, name, value, keys, argument=argument)
+            continue
+        if based_on(w.config) is UNKNOWN and not argument and elsewhere(name) is not None:
+            continue  # the base that nobody could read may be of that program
+        left -= 1
+        fault = _unknown(name, value, keys, suggest=left >= 0)
         if w.image is not None and _unsure(name, w.image, argument=argument):
-            message = f"{fault.message}; the image of {w.image.date} lies between releases"
-            fault = replace(fault, message=message, severity="warning")
+            message = (
+                f"{fault.message}; the image of {w.image.date} lies between releases, and one of "
+                "them has it"
+            )
+            fault = replace(fault, message=message, severity="note", fix=None)
         yield fault
+
+
+def _unknown_of(
+    whose: Trainer, name: str, value: Value, keys: Catalogue, *, argument: bool
+) -> Iterator[Fault]:
+    """Yield the fault of a name in the config of another program than pre-training."""
+    if whose.has(name, argument=argument):
+        return
+    if whose.open or whose.release != keys.release:
+        sentence = (
+            f"{shown(name)} is no key of pre-training; those of {whose.program} are not "
+            f"catalogued for MaxText {keys.release}"
+        )
+        hint = f"see whether {whose.program} knows it"
+        yield Fault(name, sentence, value.origin, hint, severity="note")
+        return
+    near = nearest(name.rpartition(".")[2], [*whose.names, *keys.keys()])
+    hint = f"did you mean {' or '.join(near)}?" if near else "take it out"
+    sentence = (
+        f"{shown(name)} is no key of {whose.program} ({whose.name} of MaxText {keys.release})"
+    )
+    yield Fault(name, sentence, value.origin, hint)
 
 
 def _unsure(name: str, image: Image, *, argument: bool) -> bool:
@@ -54,7 +90,7 @@ def _unsure(name: str, image: Image, *, argument: bool) -> bool:
     return key_verdict(name, image, argument=argument) == "unsure"
 
 
-def _unknown(name: str, value: Value, keys: Catalogue) -> Fault:
+def _unknown(name: str, value: Value, keys: Catalogue, *, suggest: bool) -> Fault:
     names = read("maxtext_names.yaml")
     subject = f"{shown(name)} is no key of MaxText {keys.release}"
     if (new := names["renamed"].get(name)) and keys.key(new):
@@ -77,7 +113,10 @@ def _unknown(name: str, value: Value, keys: Catalogue) -> Fault:
     if isinstance(value.value, Mapping) and any(keys.key(str(k)) for k in value.value):
         sentence = f"{subject}, and it nests keys, but MaxText's file is flat"
         return Fault(name, sentence, value.origin, "move what stands under it to the top level")
-    near = keys.unknown(name)
+    if (whose := elsewhere(name)) is not None:
+        sentence = f"{subject}'s pre-training; {whose.program} has it"
+        return Fault(name, sentence, value.origin, f"start {whose.program}, or take it out")
+    near = keys.unknown(name) if suggest else []
     hint = f"did you mean {' or '.join(near)}?" if near else "take it out"
     return Fault(name, subject, value.origin, hint)
 

@@ -14,6 +14,7 @@ from moectl.job import Origin, Value
 from moectl.resolve.derived import derived
 from moectl.resolve.effective import BASE_CONFIG, effective
 from moectl.resolve.own_configs import on_own
+from moectl.rules.maxtext_trainer import PRE_TRAINING
 from moectl.rules.rule import Rule, Rules
 from moectl.settings.yaml_source import read_mapping, read_scalar
 from moectl.workload import Text, Workload
@@ -70,7 +71,7 @@ def workload(
     variables = {name: Text.of(value, here) for name, value in (environment or {}).items()}
     values = effective(based, said, catalogue)
     return Workload(
-        kind="MaxText config",
+        kind=PRE_TRAINING,
         origin=Origin(_FILE, _FILE, 1, 1),
         maxtext=release,
         jaxlib="",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,8 +26,9 @@ from moectl.rules import (
     maxtext_topology,
 )
 from moectl.rules.maxtext_condition import Look, holds, legal, operand, subject
+from moectl.rules.maxtext_trainer import trainer
 from moectl.rules.maxtext_words import RUN_FILE, field, typed, write
-from moectl.rules.rule import Fault, rules
+from moectl.rules.rule import Check, Fault, rules
 from moectl.workload import UNKNOWN, Workload
 
 __all__ = ["RULES", "check", "holds", "rows"]
@@ -163,6 +165,12 @@ def _sentence(row: Mapping[str, Any]) -> str:
     return f"{reason[0].upper()}{reason[1:]}; {_STAGES[row['stage']]} ({row['source']})."
 
 
+def _of_pre_training(check: Check | None, w: Workload) -> Iterator[Fault]:
+    """Yield what a check finds, unless another program's config has other checks."""
+    if check is not None and trainer(w) is None:
+        yield from check(w)
+
+
 def _declare() -> None:
     for row in rows():
         name, value = next(iter(row.get("suggest", row.get("need") or {"": ""}).items()))
@@ -180,6 +188,7 @@ def _declare() -> None:
 
 _declare()
 RULES.all.extend(rule for module in _ARITHMETIC for rule in module.RULES.all)
+RULES.all[:] = [replace(rule, check=partial(_of_pre_training, rule.check)) for rule in RULES.all]
 
 
 def check(job: Job) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from moectl.errors import shown
 from moectl.facts.slurm_options import SlurmOption
 from moectl.facts.slurm_options import load as slurm
-from moectl.rules import slurm_environment, slurm_requests
+from moectl.rules import slurm_directives, slurm_environment, slurm_requests
 from moectl.rules.launching import (
     SBATCH,
     SLURM_PROGRAMS,
@@ -36,6 +36,8 @@ _EXPANSION = re.compile(r"\$(?:[A-Za-z_{(]|[0-9])|`|^~")
 # Text that is only shown; the job runs all the same.
 _ONLY_SHOWN = frozenset({"--job-name", "--comment", "--wckey", "--mail-user"})
 _SHEBANG = "#!"
+# Options that took no value before a release (slurm_opt.c, tags 22.05.11 to 26.05.3).
+_BARE_BEFORE = {"--requeue": "25.11"}
 _LONGEST_NAME = 40
 
 
@@ -116,7 +118,17 @@ def malformed_option(w: Workload) -> Iterator[Fault]:
             yield Fault(option.name, message, option.origin, hint, fix=fix)
             continue
         found = _own(option, program)
-        if found is None or found.note:  # a note says that releases differ
+        if found is None:
+            continue
+        if found.note:  # it says that releases differ
+            if option.value is not None and option.name in _BARE_BEFORE:
+                yield Fault(
+                    option.name,
+                    f"{option.name} takes no value in Slurm before {_BARE_BEFORE[option.name]}",
+                    option.origin,
+                    option.name,
+                    severity="warning",
+                )
             continue
         if found.argument == "yes" and option.value is None:
             yield Fault(
@@ -211,13 +223,14 @@ def _value_fault(option: Option, text: str, fault: ValueFault) -> Fault:
     elif fault.reader != SBATCH:
         message += f": {fault.reader} refuses the job"
     instead = f"{option.name}={fault.instead}" if fault.instead else ""
+    fix = (text, fault.instead) if fault.instead and text in option.raw else None
     return Fault(
         option.name,
         message,
-        option.origin,
-        f"{instead or fault.legal}",
+        option.value.origin if fix and option.value is not None else option.origin,
+        instead or fault.legal,
         severity="warning" if fault.since else None,
-        fix=(text, fault.instead) if fault.instead and text in option.raw else None,
+        fix=fix,
     )
 
 
@@ -325,3 +338,4 @@ def first_line(w: Workload) -> Iterator[Fault]:
 
 RULES.all.extend(slurm_requests.RULES.all)
 RULES.all.extend(slurm_environment.RULES.all)
+RULES.all.extend(slurm_directives.RULES.all)

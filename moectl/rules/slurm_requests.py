@@ -6,8 +6,10 @@ Refusals were seen on Slurm 22.05.8 with pretend GPU nodes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from moectl.job import Origin
+from moectl.resources import fact
 from moectl.rules.launching import SBATCH, SRUN, mode, option_text, place, spoken, steps
 from moectl.rules.rule import Fault, rules
 from moectl.settings.layout import count, gpu_count, gres_gpus, is_heterogeneous
@@ -50,6 +52,41 @@ def memory(w: Workload) -> Iterator[Fault]:
                 said[-1].name,
                 f"{program} is given {names}{place(said[0].origin)}, which exclude each other",
                 said[-1].origin,
+            )
+
+
+@cache
+def _excluding() -> tuple[tuple[str, str, str, str], ...]:
+    """Return the pairs that exclude each other: two names, the first release, the remedy."""
+    rows = fact("slurm_exclusive.tsv").read_text("utf-8").splitlines()[2:]
+    cells = (row.split("\t") for row in rows)
+    return tuple((f"--{one}", f"--{other}", since, remedy) for one, other, since, remedy in cells)
+
+
+@RULES.rule(
+    "SLURM114",
+    "options that exclude each other",
+    reason="sbatch and srun end at once when both are given.",
+    remedy="keep one of them",
+    source=f"{_SLURM}; SchedMD/slurm src/common/slurm_opt.c (facts/data/slurm_exclusive.tsv)",
+)
+def exclusive(w: Workload) -> Iterator[Fault]:
+    """Find two options of one request that Slurm does not take together."""
+    for program, options in _groups(w):
+        names = {option.name for option in options}
+        for one, other, since, remedy in _excluding():
+            if one not in names or other not in names:
+                continue
+            pair = [found for name in (one, other) if (found := last(options, (name,)))]
+            first, second = sorted(pair, key=lambda option: _position(option.origin))
+            yield Fault(
+                second.name,
+                f"{first.name}{place(first.origin)} and {second.name} exclude each other: "
+                + (f"{program} from Slurm {since} on" if since else program)
+                + " refuses the two",
+                second.origin,
+                remedy,
+                severity="warning" if since else None,
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,14 @@ class Branches:
         """Follow the branches that may be taken, and meet behind them."""
         ways: list[State] = []
         certain = self._fold.conditional
-        for condition, body in command.branches:
+        notes = self._fold.budget.notes
+        bodies = len(command.branches) + (command.otherwise is not None)
+        chosen: State | None = None
+        for number, (condition, body) in enumerate(command.branches):
             self._fold.items(condition)
+            notes.leaned = False
             known = self._answer(condition)
+            leaned = notes.leaned
             if known is False:
                 continue
             entered = self._fold.state.copy(self._fold.budget)
@@ -41,16 +47,26 @@ class Branches:
             else:
                 self._fold.items(body)
             self._fold.state = outer
+            if known and leaned and entered.gone:
+                # It asks for a variable that must be set: so somebody sets it.
+                continue
             ways.append(entered)
             if known:
                 break
+            if self._fold.choice(bodies) == number and not entered.gone:
+                chosen = entered
             self._fold.conditional = True
         else:
+            open_choice = bool(ways)
             if command.otherwise is not None:
-                self._fold.items(command.otherwise)
+                with self._fold.branch() if open_choice else nullcontext():
+                    self._fold.items(command.otherwise)
+                last = open_choice and self._fold.choice(bodies) == bodies - 1
+                if last and not self._fold.state.gone:
+                    chosen = self._fold.state
             ways.append(self._fold.state)
         self._fold.conditional = certain
-        self._fold.meet(ways)
+        self._fold.meet(ways if chosen is None else [chosen])
 
     def _answer(self, condition: Sequence[Item]) -> bool | None:
         """Return what a condition certainly says, or None."""
@@ -99,8 +115,9 @@ class Branches:
         """Follow the branches whose patterns may match, and meet behind them."""
         ways: list[State] = []
         everything = False
+        chosen: State | None = None
         value = self._fold.expander().one(case.word)
-        for patterns, body in case.branches:
+        for number, (patterns, body) in enumerate(case.branches):
             matches = [self._matches(value, pattern) for pattern in patterns]
             if not case.falls and not any(match is not False for match in matches):
                 continue
@@ -112,6 +129,8 @@ class Branches:
             else:
                 with self._fold.branch():
                     self._fold.items(body)
+                if self._fold.choice(len(case.branches)) == number and not entered.gone:
+                    chosen = entered
             self._fold.state = outer
             ways.append(entered)
             if True in matches and not case.falls:
@@ -119,7 +138,7 @@ class Branches:
                 break
         if not everything:
             ways.append(self._fold.state)
-        self._fold.meet(ways)
+        self._fold.meet(ways if chosen is None else [chosen])
 
     def _matches(self, value: Text, pattern: Word) -> bool | None:
         raw = self._fold.source.text[pattern.start : pattern.end]

@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from moectl.job import Origin
 from moectl.settings.shell.options import tail
+from moectl.settings.shell.others import opened, reading, source_of
 from moectl.settings.shell.paths import script_key
+from moectl.settings.shell.slips import expanded_name, not_names
 from moectl.settings.shell.source import Source, cut, unknown
 from moectl.settings.shell.state import State, Variable
 from moectl.settings.shell.syntax import Assignment, Redirect, Simple
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
 
 _FLAGS = re.compile(r"[-+][A-Za-z]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _before(one: Origin, two: Origin) -> bool:
+    return (one.line or 0, one.column or 0) < (two.line or 0, two.column or 0)
 
 
 class Builtins:
@@ -56,6 +63,14 @@ class Builtins:
         self._frames.append({})
         self._returns.append([])
 
+    def enter_file(self) -> None:
+        """Begin a file that is sourced: `return` ends it."""
+        self._returns.append([])
+
+    def leave_file(self) -> list[State]:
+        """End a file that is sourced: where it returned."""
+        return self._returns.pop()
+
     def leave(self) -> tuple[dict[str, Variable | None], list[State]]:
         """End a function: what its local variables were outside, and where it returned."""
         return self._frames.pop(), self._returns.pop()
@@ -71,13 +86,23 @@ class Builtins:
             text, items = self._fold.value(assignment)
             self._keep(assignment.name, local=local)
             state.assign(assignment.name, text, items, export=exports)
+        strays: list[Text] = []
+        place = self._fold.source.origin(self._declared[0].start) if self._declared else None
+        named = False
         for word in words[1:]:
             found = _NAME.match(word.text)
             if not found or word.text.startswith(("-", "+")):
-                if not _FLAGS.fullmatch(word.text) and word.known and word.text != "--":
-                    self._fold.strays.append(word)
+                flag = _FLAGS.fullmatch(word.text) or word.text == "--"
+                flag = flag and not named and (place is None or _before(word.origin, place))
+                if not flag and word.known:
+                    strays.append(word)
+                elif not flag:
+                    expanded_name(self._fold, words[0].text, word)
                 continue
+            named = True
             name, rest = found.group(), word.text[found.end() :]
+            if word.known and rest and rest[0] not in "=[+":
+                strays.append(word)
             if rest.startswith("="):
                 self._keep(name, local=local)
                 state.assign(name, tail(word, found.end() + 1), export=exports)
@@ -88,6 +113,8 @@ class Builtins:
             elif not rest and local and self._frames:
                 self._keep(name, local=True)
                 state.variables[name] = Variable(None)
+        not_names(self._fold, words[0].text, strays)
+        self._fold.strays += strays
 
     def _mark(self, name: str, word: Text, *, exported: bool) -> None:
         variables = self._fold.state.variables
@@ -130,6 +157,11 @@ class Builtins:
         state = self._fold.state
         if len(words) > 1 and (script := state.scripts.get(script_key(words[1]))):
             self._fold.here(Source(script.pieces))
+            return
+        notes = self._fold.budget.notes
+        if len(words) > 1 and (found := opened(notes, words[1])) is not None:
+            with reading(notes, found[0]):
+                self._fold.sourced(source_of(*found), words[2:])
             return
         # The other file may set what is unset here.
         for name in [n for n, variable in state.variables.items() if variable.text is None]:

@@ -14,6 +14,7 @@ from moectl.settings.shell.branches import Branches
 from moectl.settings.shell.builtins import Builtins
 from moectl.settings.shell.expand import Expander
 from moectl.settings.shell.grammar import parse
+from moectl.settings.shell.slips import lost_arguments, not_found, slipped
 from moectl.settings.shell.source import Source, unknown
 from moectl.settings.shell.starts import Starts
 from moectl.settings.shell.state import Budget, Definition, ReadingStopped, State, merge
@@ -48,6 +49,7 @@ class Fold:
         strays: words of export and the like that name no variable.
         trouble: where a shell would stop reading the source.
         probing: whether only the names it changes matter, and not their values.
+        chosen: whether it follows a branch that was chosen, and may not be taken.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Fold:
         self.strays: list[Text] = []
         self.trouble: Trouble | None = None
         self.probing = False
+        self.chosen = False
         self._calls: list[str] = []
         self._branches = Branches(self)
         self._builtins = Builtins(self)
@@ -100,6 +103,7 @@ class Fold:
         depth = self.budget.depth
         self.budget.depth += 4
         shell = Fold(source, state, self.budget, conditional=self.conditional)
+        shell.chosen = self.chosen
         shell.run()
         self.budget.depth = depth
         return tuple(shell.steps)
@@ -113,6 +117,22 @@ class Fold:
             self.items(parsed.items)
         finally:
             self.source = outer
+
+    def sourced(self, source: Source, arguments: Sequence[Text]) -> None:
+        """Follow another file in this shell; arguments behind its name are its own."""
+        outer = self.state.arguments
+        if arguments:
+            self.state.arguments = tuple(arguments)
+        self.budget.spend(len(source.text) // 4)
+        self._builtins.enter_file()
+        self.here(source)
+        returns = self._builtins.leave_file()
+        for state in (*returns, self.state):
+            state.returned = False
+        if returns:
+            self.meet([*returns, self.state])
+        if arguments:
+            self.state.arguments = outer
 
     def _item(self, item: Item) -> None:
         if item.background:
@@ -150,7 +170,16 @@ class Fold:
         without = self.state.copy(self.budget)
         with self.branch():
             self._pipeline(pipeline)
+            if self.choice(1) == 0 and not self.state.gone:
+                return
         self.meet([without, self.state])
+
+    def choice(self, bodies: int) -> int | None:
+        """Return which of the bodies of an open choice is taken; None when that stays open."""
+        notes = self.budget.notes
+        notes.bodies = max(notes.bodies, bodies)
+        branch = notes.world.branch
+        return None if branch is None or self.probing else min(branch, bodies - 1)
 
     def meet(self, states: Sequence[State]) -> None:
         """Go on with what is known where several ways meet."""
@@ -165,8 +194,9 @@ class Fold:
     def branch(self) -> Iterator[None]:
         """Follow what may not be taken."""
         outer, self.conditional = self.conditional, True
+        chosen, self.chosen = self.chosen, self.budget.notes.world.branch is not None
         yield
-        self.conditional = outer
+        self.conditional, self.chosen = outer, chosen
 
     def _asks(self, pipeline: Pipeline) -> bool:
         """Whether failing is one of the answers a command gives."""
@@ -271,12 +301,16 @@ class Fold:
     def _simple(self, command: Simple) -> None:
         self._substitutions(command.words)
         words = self.expander().fields(command.words)
+        self._choose(command)
         if not words:
             for assignment in command.assignments:
                 text, items = self.value(assignment)
                 self.state.assign(assignment.name, text, items)
             self._starts.redirect(command.redirects, [], None)
+            if self.budget.notes.after_start and not command.words:
+                lost_arguments(self, command.assignments)
             return
+        self.budget.notes.after_start = False
         prefix: dict[str, Text] = {}
         for assignment in command.assignments:
             prefix[assignment.name] = self.value(assignment)[0]
@@ -290,7 +324,19 @@ class Fold:
                 self._call(function, words, prefix)
             self.meet([without, self.state])
         elif not self._builtins.run(command, words):
+            not_found(self, command, words)
             self._starts.start(command, words, prefix)
+
+    def _choose(self, command: Simple) -> None:
+        """Note the lines of a command that runs because a branch was chosen."""
+        if not self.chosen or self.probing:
+            return
+        ends = [word.end for word in command.words]
+        ends += [a.word.end for a in command.assignments + command.declared if a.word is not None]
+        first = self.source.origin(command.start)
+        last = self.source.origin(max([command.start, *ends]) - 1 if ends else command.start)
+        lines = (first.file, first.line or 0, last.line or 0)
+        self.budget.notes.possible.append(lines)
 
     def _call(self, definition: Definition, words: Sequence[Text], prefix: dict[str, Text]) -> None:
         """Follow a function where it is called; one that calls itself only a few times."""

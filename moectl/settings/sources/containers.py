@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from moectl.job import Origin
-from moectl.settings.sources.manifest import LAYER, Reading
+from moectl.settings.sources.config_maps import Maps, from_key, from_maps
+from moectl.settings.sources.manifest import Reading, scalar_pieces
 from moectl.settings.sources.pods import Path, entries
 from moectl.workload import MARK, Piece, Text
 
 REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _SHELL: Final = re.compile(r"(?:\S*/)?(?:ba|da|z|k|a)?sh")
 _RUNS_TEXT: Final = re.compile(r"-[a-z]*c[a-z]*")
-_UNKNOWN: Final = "${NOT_KNOWN_HERE}"
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIGNS: Final = ("(", "", ")")
 _LONGEST: Final = 20_000
 _CHUNKS: Final = re.compile(f"{MARK}|[^{MARK}]+")
 
@@ -55,65 +57,42 @@ def _plain(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def environment(reading: Reading, path: Path, container: Mapping[str, Any]) -> dict[str, Text]:
+def environment(
+    reading: Reading, path: Path, container: Mapping[str, Any], maps: Maps
+) -> dict[str, Text]:
     """Return the variables of a container as its processes get them.
 
     `$(NAME)` is replaced by what an earlier entry says, as Kubernetes does (core/v1 EnvVar,
     Kubernetes 1.33). Without one it is unknown here: `envFrom` may define it, and where nothing
     does a rule of its own says so.
     """
-    found: dict[str, Text] = {}
+    found, _ = from_maps(container, maps)
+    listed = entries(container.get("env"))
+    own: dict[str, Text] = {}
     for entry in variables(path, container):
         if entry.value is None:
+            text = from_key(listed[entry.index], maps)
             origin = reading.manifest.at(*entry.path)
-            found[entry.name] = Text((Piece(MARK, origin, "valueFrom"),))
+            own[entry.name] = text or Text((Piece(MARK, origin, "valueFrom"),))
             continue
         where = (*entry.path, "value")
-        found[entry.name] = said(reading, where, entry.value, found, others=True)
-    return found
+        own[entry.name] = said(reading, where, entry.value, own, others=True)
+    return {**found, **own}
 
 
 def said(
     reading: Reading, path: Path, value: str, known: Mapping[str, Text], *, others: bool
 ) -> Text:
     """Return the text of a scalar with its references replaced, each line at its place."""
-    origin = place(reading, path)
-    scalar = reading.scalars.get(path)
-    if scalar is None or scalar.style not in {"|", ">"}:
-        return expanded(value, origin, known, others=others)
     pieces: list[Piece] = []
-    for part, line, column in _block(value, scalar.style, origin.line or 1, reading.lines):
-        where = Origin(LAYER, origin.file, line, column)
-        pieces += expanded(part, where, known, others=others).pieces
-    return Text(tuple(pieces))
+    for piece in scalar_pieces(reading, path, value):
+        made = (piece,) if piece.raw else _expanded(piece, known, others=others)
+        pieces += made
+    return Text(tuple(pieces) or (Piece("", reading.manifest.at(*path)),))
 
 
-def _block(
-    value: str, style: str, first: int, lines: Sequence[str]
-) -> Iterator[tuple[str, int, int]]:
-    """Yield the parts of a block scalar with line and column; one part when they differ."""
-    parts = value.splitlines(keepends=True) if style == "|" else value.split(" ")
-    found: list[tuple[str, int, int]] = []
-    number, column, end = first, 1, ""
-    for part in parts:
-        if style == ">":
-            # A folded line goes on in the same line of the file, or begins the next one.
-            line = lines[number - 1] if number <= len(lines) else ""
-            at = line.find(part.rstrip("\n"), column - 1) if found else -1
-            if at < 0 and found:
-                number += 1
-                line = lines[number - 1] if number <= len(lines) else ""
-            at = max(at, line.find(part.rstrip("\n")))
-            end = " "
-        else:
-            line = lines[number - 1] if number <= len(lines) else ""
-            at = line.find(part.rstrip("\n"))
-        found.append((part, number, max(at, 0) + 1))
-        column = max(at, 0) + 1
-        number += style == "|"
-    last = len(found) - 1
-    for index, (part, line_number, where) in enumerate(found):
-        yield part + (end if index < last else ""), line_number, where
+def _expanded(piece: Piece, known: Mapping[str, Text], *, others: bool) -> tuple[Piece, ...]:
+    return expanded(piece.text, piece.origin, known, others=others).pieces
 
 
 def expanded(text: str, origin: Origin, known: Mapping[str, Text], *, others: bool) -> Text:
@@ -163,73 +142,79 @@ def _moved(origin: Origin, columns: int) -> Origin:
     return Origin(origin.layer, origin.file, origin.line, origin.column + columns)
 
 
-def place(reading: Reading, path: Path) -> Origin:
-    """Return where the characters of a scalar begin, past its quote."""
-    scalar = reading.scalars.get(path)
-    near = reading.manifest.at(*path)
-    if scalar is None:
-        return near
-    quote = 1 if scalar.style in {"'", '"'} else 0
-    line = scalar.place.line + (1 if scalar.style in {"|", ">"} else 0)
-    return Origin(LAYER, near.file, line, scalar.place.column + quote)
-
-
 def words(
-    reading: Reading, path: Path, container: Mapping[str, Any], known: Mapping[str, Text]
-) -> tuple[list[Text], list[Path]]:
-    """Return the words of `command` and `args`, and the path of each."""
-    others = bool(container.get("envFrom"))
+    reading: Reading,
+    path: Path,
+    container: Mapping[str, Any],
+    known: Mapping[str, Text],
+    *,
+    others: bool,
+) -> list[Text]:
+    """Return the words of `command` and `args`.
+
+    Args:
+        reading: the document.
+        path: of the container in it.
+        container: its data.
+        known: its variables.
+        others: whether it has others, which are not known.
+    """
     texts: list[Text] = []
-    paths: list[Path] = []
     for key in ("command", "args"):
         for index, word in enumerate(entries(container.get(key))):
             where = (*path, key, index)
             text = word if isinstance(word, str) else _plain(word)
             texts.append(said(reading, where, text, known, others=others))
-            paths.append(where)
-    return texts, paths
+    return texts
 
 
-def script(texts: list[Text], paths: list[Path]) -> tuple[Path, str] | None:
-    """Return path and text of what `bash -c` runs, None when the command is another one."""
+def script(texts: Sequence[Text]) -> Text | None:
+    """Return what `bash -c` runs, None when the command is another one."""
     if not texts or not _SHELL.fullmatch(texts[0].text):
         return None
     for index, text in enumerate(texts[1:-1], 1):
         if _RUNS_TEXT.fullmatch(text.text):
-            return paths[index + 1], texts[index + 1].text
+            return texts[index + 1]
         if not text.text.startswith("-"):
             return None
     return None
 
 
-def laid_out(reading: Reading, path: Path, text: str) -> str:
-    """Return a script with blank lines before it, so that its lines are those of the file.
+def file_run(texts: Sequence[Text]) -> str | None:
+    """Return the path of the script that a command runs: `bash x.sh`, or `/x.sh`; None else."""
+    words = [text.text for text in texts]
+    if words and _SHELL.fullmatch(words[0]):
+        words = words[1:]
+        while words and words[0].startswith("-") and not _RUNS_TEXT.fullmatch(words[0]):
+            words = words[1:]
+    return words[0] if words and MARK not in words[0] else None
 
-    Args:
-        reading: the document.
-        path: of the scalar that holds the script.
-        text: the script.
-    """
-    keeps = "<<" not in text and MARK not in text and "$(" not in text
-    text = text.replace(MARK, _UNKNOWN)
-    scalar = reading.scalars.get(path)
-    if scalar is None:
-        return text
-    above = scalar.place.line - 1
-    if scalar.style == "|":
-        count = text.count("\n") + (not text.endswith("\n"))
-        original = "\n".join(reading.lines[above + 1 : above + 1 + count])
-        # Indentation means nothing to a shell but in here-documents; with it columns are right.
-        return "\n" * (above + 1) + (original if keeps else text)
-    if scalar.style == ">":
-        return "\n" * (above + 1) + text
-    quote = 1 if scalar.style in {"'", '"'} else 0
-    return "\n" * above + " " * (scalar.place.column - 1 + quote) + text
+
+def exports(found: Mapping[str, Text]) -> list[Piece]:
+    """Return shell lines that set variables, each character at its place."""
+    pieces: list[Piece] = []
+    for name, text in found.items():
+        if not _NAME.fullmatch(name):
+            continue
+        pieces.append(Piece(f"export {name}=", text.origin, name))
+        pieces += [_quoted(piece, sign) for piece in text.pieces for sign in _SIGNS]
+        pieces.append(Piece("\n", text.origin, "\n"))
+    return pieces
+
+
+def _quoted(piece: Piece, sign: str) -> Piece:
+    """Return a piece, or the quote before or after it, as a shell reads it."""
+    unknown = piece.text == MARK
+    if sign:
+        return Piece('"' if unknown else "'", piece.origin, sign)
+    if "'" not in piece.text:
+        return piece
+    return Piece(piece.text.replace("'", "'\\''"), piece.origin, piece.text)
 
 
 def image(reading: Reading, path: Path, container: Mapping[str, Any]) -> Text | None:
     """Return the image of a container."""
-    said = container.get("image")
-    if not isinstance(said, str) or not said:
+    name = container.get("image")
+    if not isinstance(name, str) or not name:
         return None
-    return expanded(said, place(reading, (*path, "image")), {}, others=False)
+    return said(reading, (*path, "image"), name, {}, others=False)

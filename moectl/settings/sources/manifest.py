@@ -10,20 +10,25 @@ from moectl.errors import shown
 from moectl.facts.yaml_facts import read as read_fact
 from moectl.findings import Finding
 from moectl.job import Origin
-from moectl.settings.sources.source import finding
+from moectl.settings.sources.scalars import placed_scalar
+from moectl.settings.sources.source import MAX_PARTS, finding, unjudged
 from moectl.settings.sources.templated import HOLE, Plain, make_plain
 from moectl.settings.sources.yaml_loose import LooseDocument, Scalar, Trouble, read_documents
 from moectl.settings.yaml_source import Place
-from moectl.workload import MARK, Manifest
+from moectl.workload import MARK, Manifest, Piece
 
 LAYER: Final = "manifest"
 TEMPLATE: Final = (MARK,)
 """A path in `Manifest.places` that is there when the document is a template, so that nothing
 can be told from what it does not say."""
 
+SEEN: Final = (MARK, "seen")
+"""A path in `Manifest.places` that is there when an earlier part of the file stands in the same
+document, so that what is wrong with the document is found already."""
+
 FACTS: Final = "kubernetes.yaml"
 _CODES: Final = {"syntax": "YAML101", "duplicate": "YAML102", "tab": "YAML103"}
-MAX_ITEMS: Final = 64
+MAX_ITEMS: Final = MAX_PARTS
 Path = tuple[str | int, ...]
 T = TypeVar("T")
 
@@ -55,12 +60,29 @@ def read_manifests(text: str, path: str) -> tuple[list[Reading], list[Finding]]:
     findings = list(_of_template(plain, path))
     findings += [_of_trouble(trouble, plain, path) for trouble in troubles]
     lines = plain.text.split("\n")
-    readings = [
-        replace(reading, lines=lines)
-        for document in documents
-        for reading in _readings(document, plain, path)
-    ]
+    readings = []
+    for document in documents:
+        readings += [replace(reading, lines=lines) for reading in _readings(document, plain, path)]
+        if (item := document.places.get(("items", MAX_ITEMS))) is not None:
+            origin = Origin(LAYER, path, item.line, item.column)
+            findings.append(unjudged("items", "items in a list", origin))
     return readings, findings
+
+
+def scalar_pieces(reading: Reading, path: Path, value: str) -> list[Piece]:
+    """Return the text of a scalar in pieces, each at its place in the file."""
+    near = reading.manifest.at(*path)
+    scalar = reading.scalars.get(path)
+    if scalar is None:
+        return [Piece(value, near)]
+    line = scalar.place.line + (1 if scalar.style in {"|", ">"} else 0)
+    return placed_scalar(value, scalar.style, reading.lines, line, scalar.place.column, near)
+
+
+def steers_between(manifest: Manifest, one: Origin, two: Origin) -> bool:
+    """Whether a template decides, between two places, which of them is rendered."""
+    first, last = sorted((one.line or 0, two.line or 0))
+    return any((MARK, line) in manifest.places for line in range(first + 1, last))
 
 
 def is_template(manifest: Manifest) -> bool:
@@ -130,6 +152,7 @@ def _reading(
     }
     if plain.tool:
         origins[TEMPLATE] = Origin(LAYER, path, plain.line, 1)
+        origins |= {(MARK, line): Origin(LAYER, path, line, 1) for line in plain.controls}
     return Reading(Manifest(data, origins), scalars, template=plain.tool)
 
 

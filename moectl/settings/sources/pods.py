@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from moectl.facts.yaml_facts import read as read_fact
 from moectl.settings.sources.manifest import FACTS
+from moectl.settings.sources.source import MAX_PARTS
 from moectl.workload import MARK, UNKNOWN, Manifest
 
 _SEARCH_DEPTH: Final = 12
-_MOST: Final = 64
+_MOST: Final = MAX_PARTS
 Path = tuple[str | int, ...]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,24 @@ class Pod:
         """Return path and data of its containers, init containers left out."""
         if self.fragment and "containers" not in self.data:
             return [((), self.data)]
+        return self._listed("containers")
+
+    @property
+    def init_containers(self) -> list[tuple[Path, Mapping[str, Any]]]:
+        """Return path and data of the containers that end before the others start."""
+        return self._listed("initContainers")
+
+    def _listed(self, key: str) -> list[tuple[Path, Mapping[str, Any]]]:
         above = self.path if self.fragment else (*self.path, "spec")
         return [
-            ((*above, "containers", index), container)
-            for index, container in enumerate(entries(self.spec.get("containers")))
+            ((*above, key, index), container)
+            for index, container in enumerate(entries(self.spec.get(key)))
             if isinstance(container, Mapping)
-        ][:_MOST]
+        ]
+
+
+_JOBS: list[tuple[Manifest, list[Job]]] = []
+_PODS: list[tuple[Manifest, list[Pod]]] = []
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -96,6 +110,19 @@ def number(value: Any) -> Any:
 
 def jobs(manifest: Manifest) -> list[Job]:
     """Return the jobs of a document."""
+    return _once(_JOBS, manifest, _jobs)
+
+
+def _once(
+    kept: list[tuple[Manifest, list[T]]], manifest: Manifest, read: Callable[[Manifest], list[T]]
+) -> list[T]:
+    """Read a document once: every rule asks for the same lists of it."""
+    if not kept or kept[0][0].data is not manifest.data:
+        kept[:] = [(manifest, read(manifest))]
+    return kept[0][1]
+
+
+def _jobs(manifest: Manifest) -> list[Job]:
     row = read_fact(FACTS)["kinds"].get(str(manifest.data.get("kind")), {})
     found = []
     for pattern in row.get("jobs", []):
@@ -105,7 +132,7 @@ def jobs(manifest: Manifest) -> list[Job]:
             group = str(above.get("name", "")) if grouped else ""
             replicas = number(above.get("replicas")) if grouped else None
             found.append(Job(path, mapping(data.get("spec")), group, replicas))
-    return found[:_MOST]
+    return found
 
 
 def pods(manifest: Manifest) -> list[Pod]:
@@ -113,6 +140,10 @@ def pods(manifest: Manifest) -> list[Pod]:
 
     A fragment (`env:` or `containers:` at the top) is a pod of which little is said.
     """
+    return _once(_PODS, manifest, _pods)
+
+
+def _pods(manifest: Manifest) -> list[Pod]:
     data = manifest.data
     row = read_fact(FACTS)["kinds"].get(str(data.get("kind")), {})
     found = [

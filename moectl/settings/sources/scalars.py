@@ -151,6 +151,3 @@ def _block(
         if at >= 0:
             number, column = line_number, at + len(word)
         yield part, number, max(at, 0) + 1
-
-
-

@@ -43,13 +43,13 @@ class Plain:
         text: YAML with `HOLE` for every placeholder.
         tool: what kind of template it is; empty when it is none.
         line: line of the first placeholder, from 1; 0 when there is none.
-        control: whether it has lines that decide what else is rendered.
+        controls: the lines, from 1, that decide what else is rendered.
     """
 
     text: str
     tool: str = ""
     line: int = 0
-    control: bool = False
+    controls: tuple[int, ...] = ()
 
 
 def make_plain(text: str, *, shell: bool = True) -> Plain:
@@ -65,7 +65,8 @@ def make_plain(text: str, *, shell: bool = True) -> Plain:
     if not ("{{" in text or "{%" in text or "{#" in text or "$" in text or "{" in text):
         return Plain(text)
     lines: list[str] = []
-    tool, first, control = "", 0, False
+    tool, first = "", 0
+    controls: list[int] = []
     deep: int | None = None
     for number, line in enumerate(text.split("\n"), 1):
         indent = len(line) - len(line.lstrip())
@@ -80,11 +81,12 @@ def make_plain(text: str, *, shell: bool = True) -> Plain:
             first, tool = number, found
         elif found and found != tool and tool == "a template":
             tool = found
-        control = control or steers
+        if steers:
+            controls.append(number)
         lines.append(made)
         if not inside and not steers and len(line) < _SHORT and _BLOCK.match(line):
             deep = indent
-    return Plain("\n".join(lines), tool, first, control)
+    return Plain("\n".join(lines), tool, first, tuple(controls))
 
 
 def _line(line: str, inside: bool) -> tuple[str, str, bool]:

@@ -1,8 +1,9 @@
-"""Makes parts of the containers of a Kubernetes manifest."""
+"""Makes parts of the containers of a Kubernetes manifest, and of what its ConfigMaps hold."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -10,38 +11,70 @@ from moectl.errors import shown
 from moectl.facts.maxtext import Catalogue
 from moectl.findings import Finding
 from moectl.job import Origin, Value
-from moectl.settings.sources.commands import parts_of_script, read_command, started
-from moectl.settings.sources.containers import environment, image, laid_out, script, words
-from moectl.settings.sources.manifest import Reading, read_manifests, unread_kind
+from moectl.settings.sources.config_maps import Item, config_maps
+from moectl.settings.sources.container_parts import KIND, Files, Found, parts_of_container
+from moectl.settings.sources.detect import detect
+from moectl.settings.sources.manifest import SEEN, Reading, read_manifests, unread_kind
+from moectl.settings.sources.maxtext_yaml import read_config
+from moectl.settings.sources.placed import Mover
 from moectl.settings.sources.pods import Pod, gpus, jobs, known, mapping, pods
-from moectl.settings.sources.source import MAX_PARTS, Open, Part, finding, split_flags
-from moectl.workload import UNKNOWN, Layout, Step
+from moectl.settings.sources.scripts import read_script
+from moectl.settings.sources.source import MAX_PARTS, Open, Part, finding, unjudged
+from moectl.workload import MARK, UNKNOWN, Layout, Manifest
 
-KIND: Final = "manifest"
 _COORDINATORS: Final = ("JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_IP")
 # A pod with so many GPUs has its node for itself on every platform of the catalogue.
 _WHOLE_NODE: Final = 4
-Found = tuple[list[Part], list[Finding], list[str]]
 
 
 def parts_of_manifests(text: str, name: str, open_file: Open, catalogue: Catalogue) -> Found:
     """Return one part for every container, or one for a document without containers."""
     readings, findings = read_manifests(text, name)
+    files = Files(name, open_file, config_maps(readings))
     parts: list[Part] = []
     told: list[str] = []
     for reading in readings:
         if len(parts) >= MAX_PARTS:
-            told.append(f"only the first {MAX_PARTS} containers are read")
+            findings.append(unjudged(KIND, "containers", reading.manifest.at()))
             break
         note = unread_kind(reading.manifest)
         if note is not None:
             findings.append(note)
-        found = _of_document(reading, name, open_file, catalogue)
+        found = _of_document(reading, files, MAX_PARTS - len(parts), catalogue)
         parts += found[0]
         findings += found[1]
         told += found[2]
     findings += _apart(parts)
+    used = {id(item) for item in files.used}
+    for items in files.maps.values():
+        for item in items.values():
+            if id(item) not in used:
+                found = _of_item(item, files, catalogue)
+                parts += found[0]
+                findings += found[1]
+                told += found[2]
     return parts, findings, told
+
+
+def _of_item(item: Item, files: Files, catalogue: Catalogue) -> Found:
+    """Judge an entry of a ConfigMap that no container of the file opens, as the file it is."""
+    kind = detect(item.name, item.value)
+    if kind not in {"MaxText config", "script"}:
+        return [], [], []
+    inner = item.inner()
+    name = f"{files.name}{MARK}"
+    parts: list[Part] = []
+    if kind == "script":
+        parts, findings, told = read_script(inner.text, name, kind, files.beside, catalogue)
+        parts = [part for part in parts if part.is_maxtext or part.flags is not None]
+        findings = findings if parts else []
+    else:
+        found = read_config(inner.text, name, files.beside, catalogue)
+        findings, told = list(found.findings), list(found.told)
+        part = Part(kind, Origin(kind, name, 1, 1), found.values, is_maxtext=True)
+        parts = [replace(part, unread=found.unread)] if found.values else []
+    move = Mover({name: inner})
+    return [move(part) for part in parts], [move(one) for one in findings], told
 
 
 def _apart(parts: list[Part]) -> list[Finding]:
@@ -54,11 +87,11 @@ def _apart(parts: list[Part]) -> list[Finding]:
             owners[name] = part
     found = []
     for part in parts:
-        own = {name for name, owner in owners.items() if owner.manifest is part.manifest}
         for variable in _COORDINATORS:
             text = part.environment.get(variable)
             if text is None or not text.known or not _is_job(part):
                 continue
+            own = {name for name, owner in owners.items() if _same(owner, part)}
             host = text.text.partition(":")[0].partition(".")[0]
             # The longest name counts: "a-b-0" is of the job "a-b", not of "a".
             named = [name for name in owners if host == name or host.startswith(f"{name}-")]
@@ -70,99 +103,52 @@ def _apart(parts: list[Part]) -> list[Finding]:
     return found
 
 
+def _same(one: Part, two: Part) -> bool:
+    """Whether two parts stand in one document."""
+    return (one.manifest and one.manifest.data) is (two.manifest and two.manifest.data)
+
+
 def _is_job(part: Part) -> bool:
     """Whether a part stands in a Job or JobSet."""
     return part.manifest is not None and bool(jobs(part.manifest))
 
 
-def _of_document(reading: Reading, name: str, open_file: Open, catalogue: Catalogue) -> Found:
+def _of_document(reading: Reading, files: Files, most: int, catalogue: Catalogue) -> Found:
     parts: list[Part] = []
     findings: list[Finding] = []
     told: list[str] = []
     templates = pods(reading.manifest)
+    alone = _alone(templates)
     for pod in templates:
-        layout = _layout(pod, reading, alone=_alone(templates))
-        for path, container in pod.containers:
-            made = _of_container(reading, path, container, name, open_file, catalogue)
-            counted = layout if gpus(container) is not None or len(pod.containers) == 1 else None
+        layout = _layout(pod, reading, alone=alone)
+        containers = pod.containers
+        for path, container in containers:
+            if len(parts) >= most:
+                origin = reading.manifest.at(*path)
+                findings.append(unjudged(KIND, "containers", origin))
+                return _seen_once(parts), findings, told
+            made = parts_of_container(reading, pod, path, container, files, catalogue)
+            counted = layout if gpus(container) is not None or len(containers) == 1 else None
             parts += [replace(part, layout=counted or Layout()) for part in made[0]]
             findings += made[1]
             told += made[2]
     if not parts:
         start = reading.manifest.at()
         parts = [Part(KIND, start, manifest=reading.manifest)]
-    return parts, findings, told
+    return _seen_once(parts), findings, told
 
 
-def _of_container(
-    reading: Reading,
-    path: tuple[str | int, ...],
-    container: Mapping[str, Any],
-    name: str,
-    open_file: Open,
-    catalogue: Catalogue,
-) -> Found:
-    variables = environment(reading, path, container)
-    texts, paths = words(reading, path, container, variables)
-    own, flags = split_flags(variables)
-    part = Part(
-        kind=KIND,
-        origin=reading.manifest.at(*path),
-        environment=own,
-        flags=flags,
-        manifest=reading.manifest,
-        image=image(reading, path, container),
-    )
-    if (inside := script(texts, paths)) is not None:
-        return _of_script(part, reading, inside, name, open_file, catalogue)
-    step = Step("", (), tuple(texts), part.origin, variables)
-    start = next(iter(started([step])), None)
-    if start is None:
-        return [part], [], []
-    said = read_command(start, variables, name, open_file, catalogue)
-    part = replace(
-        part,
-        config=said.config,
-        arguments=said.arguments,
-        is_maxtext=True,
-        unread=said.unread,
-    )
-    return [part], list(said.findings), list(said.told)
+def _seen_once(parts: list[Part]) -> list[Part]:
+    """Mark the document in all parts but the first, so that its rules judge it once."""
+    found = parts[:1]
+    manifest = parts[0].manifest if parts else None
+    if manifest is None or len(parts) == 1:
+        return parts
+    again = Manifest(manifest.data, ChainMap({SEEN: manifest.at()}, dict(manifest.places)))
+    return found + [replace(part, manifest=again) for part in parts[1:]]
 
 
-def _of_script(
-    part: Part,
-    reading: Reading,
-    inside: tuple[tuple[str | int, ...], str],
-    name: str,
-    open_file: Open,
-    catalogue: Catalogue,
-) -> Found:
-    """Read what `bash -c` runs; the container's variables stand below the script's own."""
-    from moectl.settings.shell import read_script  # noqa: PLC0415
-
-    path, text = inside
-    batch = read_script(laid_out(reading, path, text), name)
-    found, findings, told = parts_of_script(batch, name, KIND, open_file, catalogue)
-    parts = [
-        replace(
-            part,
-            origin=inner.origin if inner.is_maxtext else part.origin,
-            config=inner.config,
-            arguments=inner.arguments,
-            is_maxtext=inner.is_maxtext,
-            environment={**part.environment, **inner.environment},
-            flags=inner.flags or part.flags,
-            batch=batch,
-            step=inner.step,
-            unread=inner.unread,
-        )
-        for inner in found
-    ]
-    return parts, findings, told
-
-
-def _alone(templates: list[Pod]) -> bool:
+def _alone(templates: Sequence[Pod]) -> bool:
     """Whether at most one kind of pod has GPUs, so that they are the job's."""
     return sum(any(gpus(c) is not None for _, c in pod.containers) for pod in templates) < 2
 
