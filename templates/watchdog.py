@@ -11,8 +11,9 @@ text that ends a process was written and nothing ended, it
     124 when no step came in time, 125 after a known text.
 
 Before the first step one limit holds; between steps the larger of a floor and a multiple of
-the median step; after the last step a third one, for the last checkpoint. Lines of evaluation
-count as steps. It never fails a run: whatever goes wrong in here ends the watching only.
+the median step; after the last step a third one, for the last checkpoint; 0 is no limit. Lines
+of evaluation count as steps. It never fails a run: whatever goes wrong in here ends the
+watching only.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 NO_STEP, KNOWN_TEXT = 124, 125
-# Rows of (id, pattern, cause, remedy, retry, ends, victim), filled in when the job is rendered.
+# Rows of (id, pattern, cause, remedy, retry, ends, victim, task), filled in when rendered.
 FATAL: Any = ()
 
 STEP = re.compile(
@@ -40,11 +41,13 @@ EVALUATION = re.compile(r"Completed eval (?:step: |after train step )\d")
 STOPPED = re.compile(r"Training stopped: ")
 STEPS = re.compile(r"\] Config param steps: (\d{1,12})\s*$")
 ECHO = re.compile(r"\] Config param ")
-STACKS = b"Fatal Python error: Aborted"
+STACKS = "Fatal Python error: Aborted"
 LONGEST = 8192
 # Of one log and look; the rest of a log that grows faster is passed over.
 MOST = 8 << 20
 MEDIAN_OF = 21
+# Two looks that lie farther apart, in s beyond what was meant, had a suspended job between them.
+SUSPENDED = 60.0
 
 
 class Rank:
@@ -146,12 +149,15 @@ class Watch:
             return "the first step", options.start
         if self.stopped or (self.steps and self.last_step >= self.steps - 1):
             return "the end", options.end
+        if not options.step:
+            return "a step", 0
         middle = sorted(self.seconds)[len(self.seconds) // 2] if self.seconds else 0.0
         return "a step", max(options.step, options.factor * middle)
 
     def verdict(self, now: float) -> Any:
         """Return what is wrong, None while nothing is."""
         waited_for, limit = self.limit()
+        limit = limit or float("inf")  # 0 is no limit
         waited = now - self.progress
         ending = [item for item in self.found if item[2][5] and item[0] >= self.progress]
         if ending and now - max(ending[0][0], self.progress) >= self.options.grace:
@@ -165,8 +171,12 @@ class Watch:
     def told(self, code: int, what: str, waited: float, limit: Any = None) -> Any:
         """Return the verdict as it is written."""
         since = [item for item in self.found if item[0] >= self.progress] or self.found
-        explained = min(since, key=lambda item: (item[2][6], not item[2][5]), default=None)
-        rank = explained[1] if explained else self.behind()
+        explained = min(
+            since,
+            key=lambda item: (item[2][6], item[2][6] and self.named(item) is None, not item[2][5]),
+            default=None,
+        )
+        rank = self.named(explained) or explained[1] if explained else self.behind()
         row = explained[2] if explained else None
         return {
             "format": 1,
@@ -185,6 +195,12 @@ class Watch:
             "retry": row[4] if row else True,
             "text": explained[3][:1000] if explained else None,
         }
+
+    def named(self, item: Any) -> Any:
+        """Return the rank that a text about another process names, None when it names none."""
+        match = re.search(item[2][7], item[3]) if item[2][7] else None
+        number = int(match.group(1)) if match else len(self.ranks)
+        return self.ranks[number] if number < len(self.ranks) else None
 
     def behind(self) -> Any:
         """Return the rank that stays behind the others, None when none does."""
@@ -219,14 +235,34 @@ class Watch:
         ]
 
     def stacks(self) -> Any:
-        """Return the ranks whose logs end with their stacks."""
-        found = []
+        """Return the frames of the main thread, innermost first, of every rank that wrote them."""
+        found = {}
         for rank in self.ranks:
             with contextlib.suppress(OSError), rank.path.open("rb") as stream:
                 stream.seek(max(0, rank.offset - LONGEST))
-                if STACKS in stream.read(MOST):
-                    found.append(rank.number)
+                text = stream.read(MOST).decode("utf-8", "replace")
+                _, aborted, rest = text.rpartition(STACKS)
+                if aborted:
+                    # The main thread comes last; an empty line ends it.
+                    last = rest.rpartition("most recent call first):")[2].partition("\n\n")[0]
+                    found[rank.number] = [line.strip()[:300] for line in last.splitlines() if line]
         return found
+
+
+def alike(stacks: Any) -> Any:
+    """Return frames to the ranks that stand there."""
+    groups: Any = {}
+    for rank, frames in stacks.items():
+        groups.setdefault(tuple(frames), []).append(rank)
+    return groups
+
+
+def odd_one(stacks: Any) -> Any:
+    """Return (rank, its frames) when a few processes stand elsewhere than most, else None."""
+    groups = alike(stacks)
+    largest = max(groups.values(), key=len, default=[])
+    rest = sorted(rank for ranks in groups.values() if ranks is not largest for rank in ranks)
+    return (rest[0], stacks[rest[0]]) if rest and len(largest) > len(rest) else None
 
 
 def write(folder: Path, record: Any) -> None:
@@ -236,12 +272,21 @@ def write(folder: Path, record: Any) -> None:
     part.replace(folder / "watchdog.json")
 
 
-def claim(folder: Path, record: Any) -> None:
-    """Leave the job's exit code, unless a process left its own before."""
+def claim(folder: Path, record: Any, *, anew: bool = False) -> bool:
+    """Leave the job's exit code and return whether that worked: a process may have before.
+
+    Args:
+        folder: where it goes.
+        record: the verdict.
+        anew: whether it replaces what this program left.
+    """
     rank = "-" if record["rank"] is None else record["rank"]
-    path = folder / "first-failure"
-    with contextlib.suppress(OSError), path.open("x", encoding="utf-8") as stream:
-        stream.write(f"{record['code']} {rank} {record['node'] or '-'}\n")
+    try:
+        with (folder / "first-failure").open("w" if anew else "x", encoding="utf-8") as stream:
+            stream.write(f"{record['code']} {rank} {record['node'] or '-'}\n")
+    except OSError:
+        return False
+    return True
 
 
 def children(parent: int, name: str) -> list[int]:
@@ -268,12 +313,37 @@ def end(watch: Watch, parent: int, record: Any) -> None:
     """Take the stacks and end srun; every step of it may fail."""
     with contextlib.suppress(OSError):
         write(watch.folder, record)
-    claim(watch.folder, record)
+    ours = claim(watch.folder, record)
+    stacks = abort(watch, parent)
+    record["stacks"] = sorted(stacks)
+    odd = odd_one(stacks)
+    if odd is not None and record["rank"] is None:
+        record["rank"], frames = odd
+        record["node"] = watch.node(odd[0])
+        record["cause"] = "its stack differs from those of most others"
+        record["text"] = "; ".join(frames[:3])
+        if ours:
+            claim(watch.folder, record, anew=True)
+    record["main_threads"] = [
+        {"ranks": ranks, "frames": frames[:12]} for frames, ranks in alike(stacks).items()
+    ]
+    with contextlib.suppress(OSError):
+        write(watch.folder, record)
     where = "" if record["rank"] is None else f", rank {record['rank']} on {record['node']}"
     told = f"{record['verdict']}; {record['cause']}{where}; {record['remedy']}"
     with contextlib.suppress(OSError):
         sys.stderr.write(f"moectl: the watchdog ends this job: {told}\n")
         sys.stderr.flush()
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in children(parent, "srun"):
+            send(pid, number)
+        deadline = time.monotonic() + watch.options.stacks
+        while time.monotonic() < deadline and children(parent, "srun"):
+            time.sleep(0.2)
+
+
+def abort(watch: Watch, parent: int) -> Any:
+    """Send every process of the job's steps SIGABRT and return the stacks they write."""
     job = os.environ.get("SLURM_JOB_ID", "")
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run(
@@ -285,19 +355,11 @@ def end(watch: Watch, parent: int, record: Any) -> None:
             check=False,
         )
     deadline = time.monotonic() + watch.options.stacks
-    while time.monotonic() < deadline and len(watch.stacks()) < len(watch.ranks):
-        if not children(parent, "srun"):
+    while time.monotonic() < deadline and children(parent, "srun"):
+        if len(watch.stacks()) == len(watch.ranks):
             break
         time.sleep(0.5)
-    record["stacks"] = watch.stacks()
-    with contextlib.suppress(OSError):
-        write(watch.folder, record)
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in children(parent, "srun"):
-            send(pid, number)
-        deadline = time.monotonic() + watch.options.stacks
-        while time.monotonic() < deadline and children(parent, "srun"):
-            time.sleep(0.2)
+    return watch.stacks()
 
 
 def leave(*_: Any) -> None:
@@ -329,9 +391,12 @@ def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, leave)
     parent = options.parent
     watch = Watch(Path(options.folder), options, time.monotonic())
+    # Time in which the whole job was suspended, this program included, does not count.
+    now = seen = time.monotonic()
     while os.getppid() == parent:
         time.sleep(options.every)
-        now = time.monotonic()
+        before, seen = seen, time.monotonic()
+        now += min(seen - before, options.every + SUSPENDED)
         watch.look(now)
         record = watch.verdict(now)
         if record is not None and children(parent, "srun"):

@@ -1,41 +1,28 @@
-"""The program that ends a job that hangs: what it decides, and what comes of it under Slurm."""
+"""The program that ends a job that hangs: what it decides by the logs of all ranks."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from moectl.job import Cluster, Job
 from moectl.logs.fatal import rows
-from moectl.render import limits
-from moectl.render.programs import programs, watchdog
-from moectl.render.slurm import directives, launch_script
-from tests.support import jobs, shell
-from tests.support.components import REQUIRED, require
-from tests.support.slurm import Finished, Slurm, cluster, missing
+from moectl.render.programs import watchdog
+from tests.support.training_logs import MEMORY, SILENT, VICTIM
 
 STEP = (
     "I1130 15:26:{second:02d}.461972 140264779340672 metric_logger.py:265] completed step: {step}, "
     "seconds: 0.516, TFLOP/s/device: 0.003, Tokens/s/device: 248.041, total_weights: 256, "
     "loss: 7.496\n"
-)
-VICTIM = (
-    "F1130 15:30:23.550510   11441 client.h:86] Terminating process because the JAX distributed "
-    "service detected fatal errors. This most likely indicates that another task died\n"
-)
-MEMORY = (
-    "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1\n"
 )
 OPTIONS = SimpleNamespace(
     ranks=4, per_node=2, steps=0, settle=1, start=100.0, step=10.0, factor=10.0, end=50.0,
@@ -196,6 +183,19 @@ def test_a_text_that_may_be_harmless_explains_and_ends_nothing(logs: Logs) -> No
     assert (verdict["code"], verdict["rank"], verdict["known"]) == (124, 1, "rendezvous-waits")
 
 
+def test_a_process_that_died_without_a_word_is_named_by_the_others(logs: Logs) -> None:
+    logs.step(0)
+    logs.write(0, SILENT + VICTIM)
+    logs.write(1, VICTIM)
+    assert logs.at(1.0) is None
+    verdict = logs.at(7.0)
+    assert (verdict["code"], verdict["rank"], verdict["known"]) == (125, 1, "heartbeat")
+    logs.watch.found.clear()
+    logs.write(0, SILENT.replace("Task 1", "Task 99") + VICTIM)
+    logs.watch.look(8.0)
+    assert logs.watch.verdict(14.0)["rank"] == 0
+
+
 def test_others_that_outlive_a_process_that_failed_are_ended(logs: Logs) -> None:
     logs.step(0)
     (logs.folder / "first-failure").write_text("1 3 gpu001\n")
@@ -208,6 +208,53 @@ def test_an_echo_of_the_configuration_is_no_fatal_text(logs: Logs) -> None:
     logs.write(0, f"I1130 15:26:14.766125 1 pyconfig.py:591] Config param run_name: {MEMORY}")
     assert logs.at(1.0) is None
     assert logs.at(7.0) is None
+
+
+@pytest.mark.parametrize(
+    ("stacks", "odd"),
+    [
+        ({}, None),
+        ({0: ["a"]}, None),
+        ({0: ["a"], 1: ["a"]}, None),
+        ({0: ["a"], 1: ["b"]}, None),
+        ({0: ["a"], 1: ["a"], 2: ["b"]}, 2),
+        ({0: ["b"], 1: ["a"], 2: ["a"], 3: ["a"]}, 0),
+        ({0: ["a"], 1: ["a"], 2: ["b"], 3: ["c"]}, None),
+        ({0: ["a"], 1: ["a"], 2: ["a"], 3: ["c"], 4: ["b"]}, 3),
+    ],
+)
+def test_the_odd_one_is_a_process_that_stands_elsewhere_than_most(
+    stacks: dict[int, list[str]], odd: int | None, program: ModuleType
+) -> None:
+    found = program.odd_one(stacks)
+    assert (found[0] if found else None) == odd
+
+
+def test_a_limit_of_0_is_none(program: ModuleType, tmp_path: Path) -> None:
+    logs = Logs(program, tmp_path, start=0.0, step=0.0)
+    assert logs.at(1e6) is None
+    logs.step(0)
+    assert logs.at(1e6) is None
+    assert logs.at(2e6) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.binary(max_size=80), st.floats(0, 1e3))))
+def test_no_log_is_too_odd(
+    program: ModuleType,
+    tmp_path_factory: pytest.TempPathFactory,
+    happenings: list[tuple[int, bytes, float]],
+) -> None:
+    logs = Logs(program, tmp_path_factory.mktemp("logs"))
+    moment = 0.0
+    for rank, data, pause in happenings:
+        with (logs.folder / f"rank-{rank}.log").open("ab") as stream:
+            stream.write(data)
+        moment += pause
+        verdict = logs.at(moment)
+        if verdict is not None:
+            verdict["ranks"] = logs.watch.table(moment)
+            program.write(logs.folder, verdict)
+            json.loads((logs.folder / "watchdog.json").read_text())
 
 
 def test_torn_lines_odd_bytes_and_logs_written_anew_are_read(logs: Logs) -> None:
@@ -234,10 +281,12 @@ def test_the_verdict_is_written_whole_and_another_code_is_not_taken(
     record = logs.at(60.0)
     program.write(logs.folder, record)
     assert json.loads((logs.folder / "watchdog.json").read_text()) == record
-    program.claim(logs.folder, record)
+    assert program.claim(logs.folder, record)
     assert (logs.folder / "first-failure").read_text() == "124 - -\n"
-    program.claim(logs.folder, record | {"code": 1})
+    assert not program.claim(logs.folder, record | {"code": 1})
     assert (logs.folder / "first-failure").read_text() == "124 - -\n"
+    assert program.claim(logs.folder, record | {"rank": 2, "node": "gpu001"}, anew=True)
+    assert (logs.folder / "first-failure").read_text() == "124 2 gpu001\n"
     assert not list(logs.folder.glob("*.part"))
 
 
@@ -263,234 +312,3 @@ def test_it_leaves_when_its_job_has_gone(tmp_path: Path) -> None:
         time.sleep(0.05)
     assert not (tmp_path / "watchdog.json").exists()
     assert time.monotonic() < deadline
-
-
-# ---- The limits of a job --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("30", 1800),
-        ("30:15", 1815),
-        ("04:00:00", 14400),
-        ("1-0", 86400),
-        ("2-12", 216000),
-        ("1-02:30", 95400),
-        ("1-00:00:01", 86401),
-        ("UNLIMITED", None),
-    ],
-)
-def test_time_limits_are_read_as_slurm_reads_them(text: str, expected: int | None) -> None:
-    assert limits.seconds(text) == expected
-
-
-def saving(time_limit: str = "04:00:00", **changes: Any) -> Job:
-    config = {"enable_checkpointing": True, "enable_autocheckpoint": True, "steps": 500}
-    job = replace(jobs.hgx(), config=jobs.said(config | changes))
-    return replace(job, cluster=replace(job.cluster, time=time_limit))
-
-
-def signals(job: Job) -> list[str]:
-    return [each.text for each in directives(job) if each.text.startswith("--signal")]
-
-
-def test_a_job_that_saves_on_a_signal_is_sent_one() -> None:
-    assert signals(saving()) == ["--signal=TERM@600"]
-    assert signals(saving("01:00:00")) == ["--signal=TERM@360"]
-
-
-@pytest.mark.parametrize("key", ["enable_checkpointing", "enable_autocheckpoint"])
-def test_a_job_that_would_not_save_is_sent_none(key: str) -> None:
-    changes: dict[str, Any] = {key: False}
-    assert signals(saving(**changes)) == []
-
-
-def test_neither_is_a_short_job_nor_one_that_names_its_own() -> None:
-    assert signals(saving("00:10:00")) == []
-    own = saving()
-    own = replace(own, cluster=replace(own.cluster, directives=("--signal=USR1@60",)))
-    assert signals(own) == ["--signal=USR1@60"]
-
-
-def test_the_limits_come_from_the_site_and_else_from_the_table() -> None:
-    words = limits.watchdog(saving())
-    assert {"--ranks=32", "--per-node=8", "--steps=500", "--start=3600", "--step=900"} <= {*words}
-    site = replace(saving().cluster, compile_limit=120, step_limit=45)
-    assert {"--start=120", "--step=45"} <= {*limits.watchdog(replace(saving(), cluster=site))}
-
-
-def test_profile_guided_runs_are_given_time_for_their_second_compilation() -> None:
-    environment = jobs.said({"JAX_ENABLE_PGLE": "true", "JAX_PGLE_PROFILING_RUNS": "4"})
-    assert "--settle=6" in limits.watchdog(replace(saving(), environment=environment))
-    assert not [word for word in limits.watchdog(saving()) if word.startswith("--settle")]
-
-
-# ---- Under a real Slurm ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Site:
-    """A cluster of two nodes, and a python3 that runs the bundle's behaviour.py as MaxText."""
-
-    slurm: Slurm
-    python: Path
-
-    def job(self, **changes: Any) -> Job:
-        hardware = replace(jobs.GB200, gpus_per_node=2, domain_gpus=2, usable_domain_gpus=2)
-        return replace(
-            jobs.job(hardware, 2, slice_gpus=2),
-            cluster=Cluster(runtime="none", gpu_request="none", python=str(self.python)),
-            config=jobs.said({"steps": 8, **changes}),
-        )
-
-    def run(self, bundle: Path, behaviour: str, **words: str) -> Finished:
-        """Run a bundle whose watchdog has other limits than a real one has."""
-        job = self.job()
-        script = launch_script(job)
-        fast = {"every": "0.3", "start": "60", "step": "4", "grace": "2", "end": "4", "stacks": "3"}
-        fast |= words
-        for name, value in fast.items():
-            script, count = re.subn(rf"--{name}=\S+", f"--{name}={value}", script)
-            assert count == 1
-        files = {"launch.sbatch": script, "config.yml": "a: 1\n", **programs(job)}
-        shell.write(bundle, files | {"behaviour.py": BEHAVIOUR + behaviour})
-        number = self.slurm.submit(
-            bundle / "launch.sbatch",
-            options=["--output=%j.out"],
-            cwd=bundle.parent,
-        )
-        return self.slurm.wait(number, bundle.parent / f"{number}.out")
-
-
-BEHAVIOUR = """
-import os, sys, time, faulthandler
-faulthandler.enable()
-rank = int(os.environ["SLURM_PROCID"])
-def step(number):
-    sys.stderr.write(
-        f"I1130 15:26:49.461972 140264779340672 metric_logger.py:265] completed step: {number}, "
-        "seconds: 0.216, TFLOP/s/device: 0.003, Tokens/s/device: 248.041, loss: 7.496\\n"
-    )
-def hang():
-    while True:
-        time.sleep(0.1)
-"""
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    require("slurm")
-    require("root")
-    if absent := missing():
-        refuse = pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip
-        refuse(absent)
-    python = tmp_path_factory.mktemp("programs") / "python3"
-    run = f"exec {sys.executable}"
-    python.write_text(f'#!/bin/sh\ncase $1 in -m) {run} behaviour.py ;; esac\n{run} "$@"\n')
-    python.chmod(0o755)
-    with cluster(nodes=2, gpus=2, cpus=16) as slurm:
-        yield Site(slurm, python)
-
-
-def verdict(bundle: Path, finished: Finished) -> dict[str, Any]:
-    text = (bundle / "logs" / str(finished.job) / "watchdog.json").read_text()
-    found = json.loads(text)
-    assert isinstance(found, dict)
-    return found
-
-
-def test_a_hang_ends_the_job_with_its_own_code_and_the_stacks_of_all_ranks(
-    site: Site, tmp_path: Path
-) -> None:
-    behaviour = """
-for number in range(3):
-    step(number)
-    time.sleep(0.2)
-if rank != 3:
-    step(3)
-hang()
-"""
-    bundle = tmp_path / "b"
-    finished = site.run(bundle, behaviour)
-    assert (finished.state, finished.exit_code) == ("FAILED", 124), finished.output
-    assert "a step did not come in 4 s" in finished.output
-    assert "rank 3 on gpu001" in finished.output
-    assert "failed first" not in finished.output
-    said = verdict(bundle, finished)
-    assert (said["rank"], said["node"], said["last_step"], said["steps"]) == (3, "gpu001", 3, 8)
-    assert said["stacks"] == [0, 1, 2, 3]
-    assert [row["step"] for row in said["ranks"]] == [3, 3, 3, 2]
-    for rank in range(4):
-        log = (bundle / "logs" / str(finished.job) / f"rank-{rank}.log").read_text()
-        assert re.search(
-            r"Fatal Python error: Aborted(?s:.*)behaviour\.py\", line \d+ in hang", log
-        )
-    assert not list(bundle.rglob("core*"))
-
-
-def test_a_known_text_of_a_rank_whose_process_goes_on_ends_the_job(
-    site: Site, tmp_path: Path
-) -> None:
-    behaviour = f"""
-step(0)
-if rank == 2:
-    sys.stderr.write({MEMORY!r})
-hang()
-"""
-    finished = site.run(tmp_path / "b", behaviour, step="60")
-    assert (finished.state, finished.exit_code) == ("FAILED", 125), finished.output
-    said = verdict(tmp_path / "b", finished)
-    assert (said["rank"], said["known"], said["retry"]) == (2, "out-of-memory", False)
-    assert "a GPU ran out of memory, rank 2 on gpu001" in finished.output
-
-
-def test_a_process_that_takes_no_signal_is_ended_all_the_same(site: Site, tmp_path: Path) -> None:
-    behaviour = """
-import signal
-for number in (signal.SIGABRT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(number, signal.SIG_IGN)
-step(0)
-hang()
-"""
-    finished = site.run(tmp_path / "b", behaviour, step="3")
-    assert (finished.state, finished.exit_code) == ("FAILED", 124), finished.output
-    assert verdict(tmp_path / "b", finished)["stacks"] == []
-
-
-def test_a_run_that_ends_well_or_fails_by_itself_keeps_its_code(site: Site, tmp_path: Path) -> None:
-    well = site.run(tmp_path / "well", "for number in range(8): step(number)\n")
-    assert (well.state, well.exit_code) == ("COMPLETED", 0), well.output
-    assert "watchdog" not in well.output
-    assert "Terminated" not in well.output
-    ill = site.run(tmp_path / "ill", f"step(0); sys.stderr.write({MEMORY!r}); sys.exit(rank + 40)")
-    assert ill.exit_code in range(40, 44)
-    for bundle, finished in ((tmp_path / "well", well), (tmp_path / "ill", ill)):
-        assert not (bundle / "logs" / str(finished.job) / "watchdog.json").exists()
-
-
-def test_the_signal_before_the_limit_reaches_the_processes(site: Site, tmp_path: Path) -> None:
-    """Slurm 22.05 sends it within a minute of the moment that was asked for."""
-    behaviour = """
-import signal
-from pathlib import Path
-def save(*_):
-    Path(os.environ["MOECTL_LOGS"], f"saved-{rank}").touch()
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-step(0)
-hang()
-"""
-    bundle = tmp_path / "b"
-    job = site.job()
-    job = replace(job, cluster=replace(job.cluster, time="1"))
-    script = launch_script(job).replace(
-        "#SBATCH --time", "#SBATCH --signal=TERM@50\n#SBATCH --time"
-    )
-    shell.write(bundle, {"launch.sbatch": script, "config.yml": "a: 1\n", **programs(job)})
-    (bundle / "behaviour.py").write_text(BEHAVIOUR + behaviour)
-    number = site.slurm.submit(bundle / "launch.sbatch", options=["--output=%j.out"], cwd=tmp_path)
-    finished = site.slurm.wait(number, tmp_path / f"{number}.out")
-    assert (finished.state, finished.exit_code) == ("COMPLETED", 0), finished.output
-    saved = (bundle / "logs" / str(number)).glob("saved-*")
-    assert sorted(path.name for path in saved) == [f"saved-{rank}" for rank in range(4)]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +10,9 @@ from moectl.cli import logs as command
 from moectl.errors import LocalFilesError, UsageError
 from moectl.launch.store import Store
 from tests.support import training_logs as made
-from tests.support.run_records import record
+from tests.support.run_records import process, record
 
+WORDS = {"follow": False, "failed": False, "rank": None, "job": None, "lines": None}
 HOSTILE = b"tab\there \xff\xfe \x1b]0;title\x07 \xe2\x80\xae\r\n"
 
 
@@ -25,8 +23,7 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
 
 
 def run(said: str, **options: str | bool | None) -> int:
-    wanted = {"follow": False, "failed": False, "rank": None, "job": None, "lines": None}
-    return command.run(said, **{**wanted, **options})  # type: ignore[arg-type]
+    return command.run(said, **{**WORDS, **options})  # type: ignore[arg-type]
 
 
 def trained(store: Store, count: int = 80) -> Path:
@@ -81,25 +78,7 @@ def test_what_cannot_be_meant_is_refused(store: Store) -> None:
 
 def test_a_reader_who_leaves_is_no_fault(store: Store) -> None:
     trained(store, 20_000)
-    program = (
-        "import sys; from moectl.__main__ import main\n"
-        "from moectl.cli import commands\n"
-        "from moectl.cli.command import Command\n"
-        "from moectl.__main__ import run\n"
-        "values = dict(run='moe', follow=False, failed=False, rank=None, job=None, lines='20000')\n"
-        "try:\n"
-        "    code = run(Command('logs', '', 'moectl.cli.logs:run'), values)\n"
-        "except BrokenPipeError:\n"
-        "    sys.stdout = None\n"
-        "    code = 0\n"
-        "sys.exit(code)\n"
-    )
-    reader = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
-    )
+    reader = process("logs", {**WORDS, "run": "moe", "lines": "20000"})
     assert reader.stdout is not None
     assert reader.stderr is not None
     with reader:

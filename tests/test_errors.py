@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import random
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +23,7 @@ from moectl.errors import (
     nearest,
     shown,
 )
+from moectl.facts import maxtext
 from moectl.findings import Finding
 
 
@@ -85,3 +90,32 @@ def test_a_shown_value_is_one_short_line(text: str) -> None:
     said = shown(text)
     assert len(said) <= 80
     assert len(said.splitlines()) == 1
+
+
+def test_the_nearest_names_are_those_of_a_whole_comparison() -> None:
+    legal = [*maxtext.load("0.2.5").keys()]
+    chosen = random.Random(7)  # noqa: S311 - drawn typing slips
+    letters = "abcdefghijklmnopqrstuvwxyz_"
+    for _ in range(60):
+        name = list(chosen.choice(legal))
+        for _ in range(chosen.choice([1, 1, 2])):
+            name[chosen.randrange(len(name))] = chosen.choice(letters)
+            name.insert(chosen.randrange(len(name)), chosen.choice(letters))
+        slip = "".join(name)
+        folded = sorted({key.casefold() for key in legal})
+        wanted = difflib.get_close_matches(slip.casefold(), folded, n=1, cutoff=0.6)
+        assert nearest(slip, legal, 1) == wanted, slip
+
+
+@pytest.mark.parametrize("name", ["", "x", "ab", "\0\n", "é" * 300, "-" * 5000, "STEPS"])
+def test_odd_names_are_compared_too(name: str) -> None:
+    assert nearest(name, ["steps", "run_name"]) == (["steps"] if name == "STEPS" else [])
+
+
+def test_suggestions_are_cheap() -> None:
+    legal = [*maxtext.load("0.2.5").keys()]
+    nearest("warm", legal)
+    start = time.process_time()
+    for index in range(50):
+        nearest(f"some_key_that_nobody_knows_{index}", legal)
+    assert time.process_time() - start < 1

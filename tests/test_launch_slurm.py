@@ -121,7 +121,7 @@ def test_jobs_are_told_by_what_they_do(site: Site) -> None:
         cancelled: "cancelled",
         **dict.fromkeys(odd, "unknown"),
     }
-    assert states[running].nodes.startswith("gpu00")
+    assert states[running].nodes.startswith("gpu")
     assert (states[running].exit_code, states[running].end) == (None, "")
     assert states[running].start.startswith("20")
     assert (states[pending].start, states[pending].nodes) == ("", "")
@@ -170,6 +170,19 @@ def test_what_is_asked_of_the_accounts_fits_a_command_line(site: Site) -> None:
     assert "--starttime=1970-01-02" in words
     assert "--starttime=now-10800seconds" in words
     assert max(map(len, words.split())) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "signal"),
+    [("0", 0, 0), ("1792", 7, 0), ("9", 0, 9), ("0:0", 0, 0), ("7:0", 7, 0), ("0:9", 0, 9)],
+)
+def test_exit_codes_of_old_and_new_releases_are_read(
+    site: Site, said: str, code: int, signal: int
+) -> None:
+    row = f"12|FAILED|NonZeroExitCode|gpu000|Unknown|Unknown|{said}|1|x|y|"
+    site.program("squeue", f"echo '{row}'")
+    (state,) = Slurm().survey([Wanted("x|y", ("12",))])["x|y"]
+    assert (state.exit_code, state.signal, state.restarts) == (code, signal, 1)
 
 
 def test_nothing_is_asked_for_nothing(site: Site) -> None:

@@ -87,6 +87,7 @@ def test_every_row_is_complete_and_refers_to_rows_that_exist() -> None:
         assert not row.cause.endswith(".")
         assert set(row.unless) <= set(ids)
         assert re.compile(row.pattern).groups == 0
+        assert re.compile(row.task).groups == bool(row.task)
         assert not (row.victim and not row.retry)
 
 
@@ -161,6 +162,20 @@ def test_when_the_first_only_suffered_the_others_are_asked(tmp_path: Path) -> No
     why = verdict(only_victims)
     assert why is not None
     assert (why.known, why.rank, why.retry) == ("service-fatal", 1, True)
+
+
+def test_a_process_that_died_without_a_word_is_named_by_the_others(tmp_path: Path) -> None:
+    logs = {0: made.SILENT + made.VICTIM, 1: made.steps(3), 2: made.VICTIM}
+    why = verdict(failed(tmp_path, logs, "134 2 gpu001\n"))
+    assert why is not None
+    assert (why.known, why.rank, why.exit_code) == ("heartbeat", 1, 134)
+    assert "another process died" in why.cause
+    first = verdict(failed(tmp_path / "b", logs, "134 0 gpu000\n"))
+    assert first is not None
+    assert (first.known, first.rank) == ("heartbeat", 1)
+    own = verdict(failed(tmp_path / "c", logs | {1: made.MEMORY}, "134 0 gpu000\n"))
+    assert own is not None
+    assert (own.known, own.rank) == ("out-of-memory", 1)
 
 
 def test_exit_code_2_alone_is_no_error_of_the_configuration(tmp_path: Path) -> None:

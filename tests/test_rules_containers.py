@@ -34,6 +34,10 @@ FILE = "--container-image=/images/m.sqsh"
         ("m.sif", "./m.sif"),
         ("/images/m.sif", ""),
         ("~/m.sqsh", "$HOME/m.sqsh"),
+        ("~root/m.sqsh", "/<home of root>/m.sqsh"),
+        ("file://m.sqsh", "./m.sqsh"),
+        ("file:///images/m.sqsh", "/images/m.sqsh"),
+        ("FILE://images/m.sqsh", "./images/m.sqsh"),
         ("https://nvcr.io/nvidia/jax", "registry#path"),
         ("Nvidia/JAX:1", "nvidia/jax:1"),
         ("nvcr.io#", "registry#path:tag"),
@@ -194,5 +198,43 @@ def test_the_place_of_a_mount_is_its_own() -> None:
 def test_what_is_no_fault_is_noted() -> None:
     text = "srun -N 4 --container-image=nvcr.io#nvidia/jax --container-mount-home true\n"
     notes = [(f.code, f.severity) for f in found(RULES, script(text))]
-    assert notes == [("CTR108", "note"), ("CTR109", "note"), ("CTR109", "note")]
+    assert sorted(notes) == [("CTR108", "note"), ("CTR109", "note"), ("CTR109", "note")]
     assert found(RULES, script(f"srun -N 4 {FILE} true\n")) == []
+
+
+def test_one_list_of_variables_serves_all_findings_of_a_step() -> None:
+    text = f"export XLA_FLAGS=--a NCCL_IB_SL=1\nsrun {FILE} --container-env=A x\n"
+    hints = {finding.hint for finding in found(RULES, script(text)) if finding.code == "CTR105"}
+    assert hints == {"--container-env=A,NCCL_IB_SL,XLA_FLAGS"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (f"{FILE} --container-mounts='$PWD:/w'", [("CTR104", "error", 2)]),
+        (f"{FILE} --container-mounts='/data/$USER:/w'", [("CTR104", "error", 2)]),
+        (f'{FILE} --container-mounts="\\$PWD:/w"', [("CTR104", "error", 2)]),
+        (f"{FILE} --container-mounts='${{PWD}}:/w'", [("CTR104", "error", 2)]),
+        (f"{FILE} --container-mounts='`pwd`:/w'", [("CTR104", "error", 2)]),
+        (f'{FILE} --container-mounts="$PWD:/w"', []),
+        (f"{FILE} --container-mounts=$PWD:/w", []),
+        ("--container-image='$IMAGE'", [("CTR101", "error", 2)]),
+        ('--container-image="$IMAGE"', []),
+    ],
+)
+def test_a_dollar_in_single_quotes_is_expanded_by_nobody(
+    options: str, expected: list[tuple[str, str, int]]
+) -> None:
+    assert seen(RULES, script(f"#!/bin/bash\nsrun {options} true\n")) == expected
+
+
+def test_a_directive_is_left_to_the_rule_about_directives() -> None:
+    text = "#!/bin/bash\n#SBATCH --container-image=$IMAGE --container-mounts=$PWD:/w\ntrue\n"
+    assert seen(RULES, script(text)) == []
+
+
+def test_in_a_directive_no_hint_needs_a_shell() -> None:
+    text = "#!/bin/bash\n#SBATCH --container-image=~/m.sqsh\ntrue\n"
+    hints = [finding.hint for finding in found(RULES, script(text)) if finding.code == "CTR101"]
+    assert len(hints) == 1
+    assert "$" not in hints[0]

@@ -149,6 +149,7 @@ def test_a_secret_is_not_repeated() -> None:
 
 def test_a_fraction_in_percent_is_written_as_a_share() -> None:
     assert one(workload({FRACTION: "88"}), "ENV129").hint == "write 0.88"
+    assert "at most 1" in one(workload({FRACTION: "1.5"}), "ENV129").hint
 
 
 @pytest.mark.parametrize("text", ["true", "1"])

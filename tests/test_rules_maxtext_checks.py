@@ -14,6 +14,7 @@ from moectl.workload import Layout, Workload
 
 BASE = "base_config: base.yml\nhardware: gpu_multiprocess\n"
 BLOCK = "te_moe_block: true\nici_expert_parallelism: 4\nici_fsdp_parallelism: 2\n"
+OVERLAP = "te_comm_gemm_overlap: full\nquantization: te_mxfp8\nici_tensor_sequence_parallelism: 2\n"
 # code, the lines that break the rule, the line that is named, the lines that mend it
 CASES: list[tuple[str, str, int, str]] = [
     ("MOE134", "shard_exp_on_fsdp: true\nuse_2d_fsdp_sharding: true\n", 4,
@@ -79,6 +80,14 @@ CASES: list[tuple[str, str, int, str]] = [
     ("MESH102", "per_device_batch_size: 1.5\n", 3, "per_device_batch_size: 2\n"),
     ("MOE135", "num_experts: 6\nshard_exp_on_fsdp: true\n", 4,
      "num_experts: 16\nshard_exp_on_fsdp: true\n"),
+    ("TE131", f"{OVERLAP}base_emb_dim: 2000\n", 6, f"{OVERLAP}base_emb_dim: 2048\n"),
+    ("TE131", f"{OVERLAP}base_mlp_dim: 1000\n", 6, f"{OVERLAP}base_mlp_dim: 1024\n"),
+    ("TE131", f"{OVERLAP}max_target_length: 1000\n", 6, f"{OVERLAP}max_target_length: 1024\n"),
+    ("TE131", f"{OVERLAP}head_dim: 100\n", 6, f"{OVERLAP}head_dim: 96\n"),
+    ("TE131", f"{OVERLAP}base_emb_dim: 2000\n", 6,
+     f"{OVERLAP}base_emb_dim: 2000\n".replace("te_mxfp8", "te_fp8_currentscaling")),
+    ("TE131", f"{OVERLAP}base_emb_dim: 2000\n", 6,
+     f"{OVERLAP}base_emb_dim: 2000\n".replace("full", "disabled")),
     ("CKPT120", "enable_emergency_checkpoint: true\n", 3, "enable_emergency_checkpoint: false\n"),
     ("TE113", f"{BLOCK}ici_tensor_parallelism: 2\n", 6, f"{BLOCK}ici_tensor_parallelism: 1\n"),
     ("TE114", f"{BLOCK}dcn_expert_parallelism: 2\n", 6, f"{BLOCK}dcn_fsdp_parallelism: 2\n"),
@@ -252,3 +261,42 @@ def test_open_replicas_take_the_first_open_degree_and_leave_the_next() -> None:
 def test_rules_that_somebody_replaced_are_not_taken_for_maxtexts() -> None:
     text = "per_device_batch_size: 1.5\nlogical_axis_rules: [[activation_batch, []]]\n"
     assert found("MESH102", text) == []
+
+
+def test_every_dimension_of_a_collective_gemm_is_named_with_its_neighbours() -> None:
+    text = (
+        f"{OVERLAP}base_emb_dim: 2000\nbase_mlp_dim: 1000\nmax_target_length: 1000\nhead_dim: 100\n"
+    )
+    faults = found("TE131", text)
+    assert [(f.field, f.line, f.severity) for f in faults] == [
+        ("base_emb_dim", 6, "error"),
+        ("max_target_length", 8, "error"),
+        ("base_mlp_dim", 7, "error"),
+        ("head_dim", 9, "error"),
+    ]
+    assert faults[0].hint == "base_emb_dim may be 1920 or 2048"
+    assert "2000, no multiple of 128" in faults[0].message
+    # Only the MLP is overlapped, and the attention may be of any size.
+    mlp = found("TE131", text.replace("full", "MLP"))
+    assert [f.field for f in mlp] == ["base_emb_dim", "max_target_length", "base_mlp_dim"]
+    assert found("TE131", f"{OVERLAP}per_device_batch_size: 16\nmax_target_length: 1000\n") == []
+
+
+def test_experts_over_fsdp_are_not_counted_where_the_expert_axis_is_at_fault() -> None:
+    text = "num_experts: 6\nshard_exp_on_fsdp: true\nici_expert_parallelism: 2\n"
+    assert found("MOE135", text) == []
+    assert len(found("MOE135", text.replace("parallelism: 2", "parallelism: 1"))) == 1
+
+
+@pytest.mark.parametrize("slices", [1, 2, 4])
+def test_the_batch_is_judged_however_many_slices_there_are(slices: int) -> None:
+    for devices_of in (slices, None):
+        made = workload(f"{BASE}per_device_batch_size: 1.5\n", (), 8, devices_of)
+        assert [f.field for f in judged("MESH102", made)] == ["per_device_batch_size"]
+        whole = workload(f"{BASE}per_device_batch_size: 2\n", (), 8, devices_of)
+        assert judged("MESH102", whole) == []
+
+
+def test_the_batch_of_a_mesh_that_is_none_is_not_judged() -> None:
+    text = f"{BASE}per_device_batch_size: 1.5\nici_fsdp_parallelism: 3\n"
+    assert judged("MESH102", workload(text, (), 8, 1)) == []

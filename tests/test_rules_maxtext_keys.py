@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import process_time
 
 import pytest
 
@@ -12,6 +13,7 @@ from moectl.findings import Finding
 from moectl.job import Origin, Value
 from moectl.rules.maxtext_names import announced
 from moectl.rules.maxtext_verdict import all_rules, refused, workload
+from moectl.settings.sources.source import Written
 from moectl.workload import UNKNOWN, Text, Workload
 
 BASE = "base_config: base.yml\n"
@@ -54,11 +56,11 @@ def test_an_unknown_key_is_refused_at_its_line_with_what_stands_for_it(
     assert "MaxText 0.2.5" in faults[0].message
 
 
-def test_a_key_that_only_a_neighbouring_release_has_is_a_warning_for_an_image_between() -> None:
+def test_a_key_that_only_a_neighbouring_release_has_is_a_note_for_an_image_between() -> None:
     made = workload(f"{BASE}pure_nnx: true\nnope_x: 1\n", (), 8, 1)
     assert key_verdict("pure_nnx", BETWEEN) == "unsure"
     unsure = judged(replace(made, image=BETWEEN), "KEY101")
-    assert [f.severity for f in unsure] == ["warning", "error"]
+    assert [f.severity for f in unsure] == ["note", "error"]
     assert "between releases" in unsure[0].message
     later = replace(made, image=image("ghcr.io/nvidia/jax:maxtext-2026-10-30"))
     assert [f.severity for f in judged(later, "KEY101")] == ["error", "error"]
@@ -339,3 +341,90 @@ def test_every_rule_has_its_words_and_a_code_of_its_own() -> None:
         assert rule.source
         if rule.stage == "config":
             assert "MaxText 0.2.5" in rule.source or rule.source.startswith("jax 0.12.0.1")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("dtype: bf16", "write dtype: bfloat16"),
+        ("dtype: float8", "write dtype: float8_e4m3fn"),
+        ("quantization: fp8x", "write quantization: fp8"),
+        ("te_gmm_quantization: mxfp8", "write te_gmm_quantization: te_mxfp8"),
+        ("lr_schedule_type: cos", "write lr_schedule_type: cosine"),
+        ("steps: -7", "write steps: -1"),
+        ("num_experts: 2.5", "write num_experts: 2"),
+        ("run_name: 5", 'write run_name: "5"'),
+        ("scan_layers: maybe", "write scan_layers: true, as MaxText has it, or leave it out"),
+        ("base_emb_dim: .nan", "write base_emb_dim: 2048, as MaxText has it, or leave it out"),
+        ("mesh_axes: 5", "leave it out"),
+    ],
+)
+def test_the_hint_of_a_value_is_what_one_types(line: str, hint: str) -> None:
+    (fault,) = found("KEY102", f"{BASE}{line}\n")
+    assert fault.hint == hint
+    key, _, typed = hint.removeprefix("write ").partition(":")
+    if typed:
+        assert found("KEY102", f"{BASE}{key}:{typed.partition(',')[0]}\n") == []
+
+
+def test_the_hint_of_a_secret_does_not_repeat_it() -> None:
+    (fault,) = found("KEY102", f"{BASE}hf_access_token: 51423\n")
+    assert "51423" not in fault.message + fault.hint
+
+
+def test_a_bare_word_that_became_a_boolean_is_said_once() -> None:
+    text = f"{BASE}attention: off\n"
+    made = workload(text, (), 8, 1)
+    spot = Origin("MaxText config", "config.yml", 2, 12)
+    said = made.config["attention"]
+    written = Written(False, said.origin, raw="off", style="", spot=spot)
+    (fault,) = judged(made, "KEY102")
+    assert "boolean in YAML" in fault.hint
+    made = replace(made, config={**made.config, "attention": written})
+    assert judged(made, "KEY102") == []
+    quoted = replace(written, raw="False", style="'")
+    assert judged(replace(made, config={**made.config, "attention": quoted}), "KEY102")
+
+
+QWEN = f"{BASE}model_name: qwen3-30b-a3b\n"
+OLD, NEW = (image(f"ghcr.io/nvidia/jax:maxtext-{day}") for day in ("2026-03-01", "2026-10-30"))
+
+
+def test_an_argument_that_repeats_the_model_file_stops_images_before_the_mend() -> None:
+    made = workload(QWEN, ("num_experts=128",), 8, 1)
+    (fault,) = judged(made, "KEY113")
+    assert fault.severity == "note"
+    assert "models/qwen3-30b-a3b.yml" in fault.message
+    assert [f.severity for f in judged(replace(made, image=NEW), "KEY113")] == ["note"]
+    (old,) = judged(replace(made, image=OLD), "KEY113")
+    assert (old.severity, old.hint) == ("warning", "leave it out")
+    assert judged(workload(QWEN, ("steps=5",), 8, 1), "KEY113") == []
+
+
+def test_an_argument_that_only_relatives_of_the_model_set_is_told_apart() -> None:
+    (fault,) = found("KEY113", QWEN, "tokenizer_type=huggingface")
+    assert fault.severity == "note"
+    assert "models/qwen3-30b-a3b.yml of MaxText 0.2.5 does not set tokenizer_type" in fault.message
+    assert found("KEY113", QWEN, "tokenizer_type=tiktoken") == []
+
+
+def test_a_variable_for_a_key_of_the_model_file_is_said_once_whatever_its_value() -> None:
+    here = Origin("environment")
+    for value, verb in ((128, "repeats"), (64, "contradicts")):
+        made = workload(QWEN, (), 8, 1, environment={"M_NUM_EXPERTS": str(value)})
+        made = replace(made, arguments={"num_experts": Value(value, here)})
+        (fault,) = judged(made, "KEY106")
+        assert f"M_NUM_EXPERTS {verb} MaxText's file of the model" in fault.message
+        assert judged(made, "KEY113") == []
+        assert judged(made, "KEY105") == []
+
+
+def test_thousands_of_unknown_keys_are_told_in_a_second_and_the_first_get_names() -> None:
+    lines = "".join(f"num_slice{index}: 1\n" for index in range(4000))
+    made = workload(BASE + lines, (), 8, 1)
+    start = process_time()
+    faults = judged(made, "KEY101")
+    assert process_time() - start < 1
+    assert len(faults) == 4000
+    assert "num_slices" in faults[49].hint
+    assert faults[50].hint == "take it out"

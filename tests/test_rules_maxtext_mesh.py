@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moectl.facts.hardware import platform
 from moectl.findings import Finding
+from moectl.job import Origin, Value
+from moectl.resolve.derived import derived
+from moectl.resolve.derived_slices import slices_of
 from moectl.rules.maxtext_verdict import all_rules, refused, workload
+from moectl.workload import Batch, Layout, Text, Workload
 
 BASE = "base_config: base.yml\nhardware: gpu_multiprocess\n"
 DEGREES = st.sampled_from([1, 2, 4, 8, -1, 3, 0])
@@ -45,7 +51,14 @@ def test_two_open_degrees_across_slices_count_where_there_are_several() -> None:
     text = "dcn_fsdp_parallelism: -1\n"
     assert lines("MESH111", text, 16, 2) == [3]
     assert lines("MESH111", text, 8, 1) == []
-    assert lines("MESH111", text, 8, None) == []
+    assert [f.severity for f in found("MESH111", text, 16, 2)] == ["error"]
+    # However many slices there will be.
+    assert [f.severity for f in found("MESH111", text, 8, None)] == ["warning"]
+    assert [f.severity for f in found("MESH111", text, None, None)] == ["warning"]
+    assert lines("MESH111", text, 1, None) == []
+    several = f"{text}ici_fsdp_parallelism: 4\n"
+    assert [f.severity for f in found("MESH111", several, 8, None)] == ["error"]
+    assert lines("MESH111", several, 4, None) == []
     assert lines("MESH111", f"{text}dcn_data_parallelism: 1\n", 16, 2) == []
 
 
@@ -64,7 +77,10 @@ def test_the_product_is_compared_with_the_devices_of_a_slice_and_the_repair_is_s
     assert [f.line for f in faults] == [4]
     assert "fsdp 4 x expert 4 = 16" in faults[0].message
     assert "32 GPUs / 4 slices = 8" in faults[0].message
-    assert faults[0].hint == "ici_expert_parallelism may be 2, the others kept"
+    assert faults[0].hint == (
+        "ici_expert_parallelism may be 2; or ici_fsdp_parallelism may be 2, the others kept, "
+        "or dcn_data_parallelism may be 2, the others kept"
+    )
     mended = text.replace("expert_parallelism: 4", "expert_parallelism: 2")
     assert found("MESH113", mended, 32, None) == []
     assert found("MESH113", text, None, None) == []
@@ -89,9 +105,11 @@ def test_the_slices_are_compared_with_the_dcn_degrees() -> None:
 def test_num_slices_against_the_hardware() -> None:
     text = "num_slices: 2\ndcn_data_parallelism: 2\n"
     assert lines("MESH114", text, 16, 4) == [3]
-    assert lines("MESH105", text, 16, 4) == [3]
-    assert lines("MESH105", text, 16, 2) == []
-    assert lines("MESH105", text, 16, None) == []
+    assert lines("MESH105", text, 16, 4) == []  # MESH114 has said it
+    one = "num_slices: 1\n"
+    assert lines("MESH105", one, 16, 4) == [3]
+    assert lines("MESH105", one, 16, 1) == []
+    assert lines("MESH105", one, 16, None) == []
     assert lines("MESH105", "num_slices: -1\n", 16, 2) == []
 
 
@@ -179,3 +197,111 @@ def test_a_mesh_is_refused_exactly_when_it_cannot_be_filled(
     legal = fits(ici, devices // slices)
     legal &= fits(dcn, slices) if slices > 1 else abs(prod(dcn)) <= 1
     assert (refused(BASE + text, (), devices, slices) == []) is legal
+
+
+def on(
+    text: str,
+    nodes: int,
+    hardware: str | None = None,
+    each: int = 8,
+    *,
+    script: bool = True,
+    **variables: str,
+) -> Workload:
+    """Return what starts on so many nodes, its slices as the hardware makes them."""
+    here = Origin("script", "run.sh", 1)
+    environment = {name: Text.of(value, here) for name, value in variables.items()}
+    made = workload(BASE + text, (), nodes * each, None)
+    known = platform(hardware) if hardware else None
+    slices = slices_of(made.effective, nodes * each, nodes, known, environment)
+    return replace(
+        made,
+        slices=slices,
+        derived=derived(made.effective, nodes * each, slices),
+        hardware=known,
+        environment=environment,
+        layout=Layout(nodes=Value(nodes, here)),
+        batch=Batch((), (), scheduled=True) if script else None,
+    )
+
+
+def told(made: Workload) -> list[tuple[str, str, str]]:
+    """Return code, severity and field of what the mesh rules say."""
+    rules = [rule for rule in all_rules() if rule.code.startswith("MESH1")]
+    found = [finding for rule in rules for finding in rule.findings(made)]
+    return [(f.code, f.severity, f.field) for f in found]
+
+
+FSDP = "ici_fsdp_parallelism"
+
+
+@pytest.mark.parametrize("hardware", [None, "h100", "b200"])
+def test_the_standard_launch_on_several_nodes_is_clean(hardware: str | None) -> None:
+    text = f"{FSDP}: 8\nper_device_batch_size: 1\n"
+    assert told(on(text, 4, hardware)) == []
+    assert told(on(f"{text}dcn_data_parallelism: 4\n", 4, hardware)) == []
+    assert told(on("per_device_batch_size: 1\n", 4, hardware)) == []
+
+
+def test_ici_degrees_wider_than_a_host_die_where_each_host_is_a_slice() -> None:
+    wide = f"{FSDP}: 32\nper_device_batch_size: 1\n"
+    assert told(on(wide, 4, "h100")) == [("MESH113", "error", FSDP)]
+    (fault,) = [
+        f for r in all_rules() if r.code == "MESH113" for f in r.findings(on(wide, 4, "h100"))
+    ]
+    assert "32 GPUs / 4 slices = 8" in fault.message
+    assert "h100-hgx makes each node a slice" in fault.message
+    assert fault.hint == f"{FSDP} may be 8, the others kept"
+    # A file without its launcher does not show the variable that would group hosts.
+    assert told(on(wide, 4, "h100", script=False)) == [("MESH113", "warning", FSDP)]
+    assert told(on(wide, 4, None)) == [("MESH122", "warning", FSDP)]
+    assert told(on(wide, 4, "h100", JAX_PARTITION_INDEX="0")) == []
+    assert told(on(wide, 4, None, JAX_PARTITION_INDEX="0")) == []
+    assert told(on(wide, 8, "gb200", 4)) == []
+
+
+def test_a_slice_of_two_hosts_dies_with_every_degree_said() -> None:
+    text = f"{FSDP}: 16\ndcn_data_parallelism: 2\nper_device_batch_size: 1\n"
+    assert told(on(text, 4, "h100")) == [
+        ("MESH113", "error", FSDP),
+        ("MESH114", "error", "dcn_data_parallelism"),
+    ]
+    assert told(on(text, 4, None)) == [("MESH122", "warning", FSDP)]
+    # Two domains of 4 trays each are possible, so nothing is said.
+    assert told(on(text, 8, "gb200", 4)) == []
+
+
+def test_domains_that_nobody_can_count_are_a_warning() -> None:
+    text = f"{FSDP}: 8\nper_device_batch_size: 1\n"
+    assert told(on(text, 8, "gb200", 4)) == [("MESH113", "warning", FSDP)]
+
+
+def test_dcn_degrees_that_do_not_divide_the_devices_are_named_themselves() -> None:
+    text = f"{FSDP}: 8\ndcn_data_parallelism: 3\nper_device_batch_size: 1\n"
+    assert told(on(text, 4, None)) == [("MESH114", "error", "dcn_data_parallelism")]
+    (fault,) = found("MESH114", text, 32, None)
+    assert fault.hint == "dcn_data_parallelism may be 4, the others kept"
+    assert "data 3 = 3 slices, which do not divide 32 GPUs" in fault.message
+    open_text = "dcn_data_parallelism: 3\n"
+    (fault,) = found("MESH114", open_text, 32, None)
+    assert fault.hint == "dcn_data_parallelism may be 1 or 2 or 4 or 8, the others kept"
+    assert found("MESH114", text.replace(": 3", ": 4"), 32, None) == []
+
+
+def test_ici_degrees_that_divide_no_devices_are_refused_whatever_the_slices() -> None:
+    text = f"{FSDP}: 12\n"
+    (fault,) = found("MESH113", text, 32, None)
+    assert "multiply to 12, which does not divide the 32 GPUs" in fault.message
+    assert fault.hint == f"{FSDP} may be 4 or 8 or 16 or 32, the others kept"
+    assert found("MESH113", f"{FSDP}: 16\n", 32, None) == []
+
+
+def test_two_open_dcn_degrees_on_several_hosts_are_an_error() -> None:
+    text = f"{FSDP}: 8\ndcn_fsdp_parallelism: -1\n"
+    assert ("MESH111", "error", "dcn_fsdp_parallelism") in told(on(text, 4))
+    assert told(on(f"{text}per_device_batch_size: 1\n", 1)) == []
+
+
+def test_dcn_degrees_on_one_node_are_refused() -> None:
+    (fault, *_) = told(on("dcn_fsdp_parallelism: 2\n", 1))
+    assert fault == ("MESH115", "error", "dcn_fsdp_parallelism")

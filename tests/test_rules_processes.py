@@ -13,7 +13,7 @@ from moectl.actions.render import render
 from moectl.facts.hardware import platform
 from moectl.job import Origin, Value
 from moectl.rules import containers, processes, rendezvous, slurm, storage
-from moectl.workload import UNKNOWN, Layout, Manifest
+from moectl.workload import UNKNOWN, Layout, Manifest, Text, Workload
 from tests.support.clean_scripts import CLEAN
 from tests.support.scripts import HOSTILE, config, found, script, seen
 
@@ -282,3 +282,47 @@ def test_no_rule_fails_on_any_mixture_of_words(text: str) -> None:
         for finding in found(module.RULES, w):
             assert finding.message
             assert "\0" not in finding.message + finding.hint + finding.field
+
+
+@pytest.mark.parametrize(
+    ("directives", "hint"),
+    [
+        ("-N 4 -n 16 --gpus-per-node=8", "--ntasks=32, or --ntasks-per-node=8 in its place"),
+        ("-N 4 --ntasks-per-node=4 --gpus-per-node=8", "--ntasks-per-node=8"),
+        (
+            "-N 4 -n 16 --ntasks-per-node=4 --gpus-per-node=8",
+            "--ntasks=32 --ntasks-per-node=8, or leave --ntasks out",
+        ),
+        ("-N 4 --gpus-per-node=8", "--ntasks-per-node=8"),
+        ("-n 16 --gpus=32", "--ntasks=32"),
+    ],
+)
+def test_the_hint_for_tasks_fits_what_is_said(directives: str, hint: str) -> None:
+    text = f"#!/bin/bash\n#SBATCH {directives}\nsrun {TRAIN} b.yml hardware=gpu_multiprocess\n"
+    got = [finding for finding in found(RULES, script(text)) if finding.code == "RUN201"]
+    assert [finding.hint for finding in got] == [hint]
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"SLURM_JOB_ID": "123", "SLURM_NTASKS": "8"}, [("RUN209", "warning", 1)]),
+        ({"SLURM_JOB_ID": ""}, [("RUN209", "warning", 1)]),
+        ({"NNODES": "4", "SLURM_PROCID": "0"}, [("RUN209", "warning", 2)]),
+        ({"SLURM_CONF": "/etc/slurm.conf", "NCCL_DEBUG": "INFO"}, []),
+    ],
+)
+def test_variables_of_a_task_in_a_file_of_variables(
+    said: dict[str, str], expected: list[tuple[str, str, int]]
+) -> None:
+    w = Workload(
+        kind="variables",
+        origin=Origin("variables", "x.env", 1, 1),
+        maxtext="0.2.5",
+        jaxlib="0.12.0.1",
+        environment={
+            name: Text.of(text, Origin("variables", "x.env", line, 1))
+            for line, (name, text) in enumerate(said.items(), start=1)
+        },
+    )
+    assert seen(RULES, w) == expected

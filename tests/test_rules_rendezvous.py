@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from moectl.rules import rendezvous
-from moectl.workload import UNKNOWN
+from moectl.rules import rendezvous, start_up
+from moectl.job import Origin, Value
+from moectl.workload import UNKNOWN, Layout, Manifest, Text, Workload
 from tests.support.scripts import TRAIN, config, found, script, seen
 
 RULES = rendezvous.RULES
@@ -118,7 +120,9 @@ def test_variables_of_the_other_way_are_noted() -> None:
     ],
 )
 def test_timeouts(said: dict[str, Any], expected: list[tuple[str, str, int]]) -> None:
-    assert seen(RULES, config(hardware="gpu", **said)) == expected
+    assert seen(start_up.RULES, config(hardware="gpu", **said)) == expected
+    one_node = seen(start_up.RULES, config(1, hardware="gpu", **said))
+    assert one_node == [row for row in expected if row[1] == "error"]
 
 
 CUT = [
@@ -176,3 +180,66 @@ def test_a_written_host_list_is_expanded_in_a_note() -> None:
 def test_a_written_host_list_that_is_none_is_an_error() -> None:
     text = "#!/bin/bash\n#SBATCH --nodelist=gpu[004-001]\nsrun true\n"
     assert seen(RULES, script(text)) == [("NET107", "error", 2)]
+
+
+def _variables(**said: str) -> Workload:
+    """A file of variables alone, each on a line of its own."""
+    return Workload(
+        kind="variables",
+        origin=Origin("variables", "nccl $HOME.env", 1, 1),
+        maxtext="0.2.5",
+        jaxlib="0.12.0.1",
+        environment={
+            name: Text.of(text, Origin("variables", "nccl $HOME.env", line, 1))
+            for line, (name, text) in enumerate(said.items(), start=1)
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"JAX_COORDINATOR_IP": "127.0.0.1", "NNODES": "4"}, [("NET101", "error", 1)]),
+        ({"JAX_COORDINATOR_IP": "127.0.0.1", "NNODES": "1"}, []),
+        ({"JAX_COORDINATOR_IP": "localhost"}, [("NET101", "warning", 1)]),
+        ({"JAX_COORDINATOR_IP": "node1", "NNODES": "4"}, []),
+        ({"JAX_COORDINATOR_ADDRESS": "localhost:1234"}, [("NET101", "warning", 1)]),
+        ({"JAX_COORDINATOR_ADDRESS": "node1:70000"}, [("NET102", "error", 1)]),
+        ({"JAX_COORDINATOR_ADDRESS": "node1"}, [("NET103", "error", 1)]),
+        ({"JAX_COORDINATOR_PORT": "22"}, [("NET102", "warning", 1)]),
+        ({"JAX_COORDINATOR_PORT": "70000"}, [("NET102", "error", 1)]),
+        ({"JAX_COORDINATOR_PORT": "12345"}, []),
+        ({"NNODES": "4"}, []),
+    ],
+)
+def test_a_file_of_variables_is_judged_by_what_it_says(
+    said: dict[str, str], expected: list[tuple[str, str, int]]
+) -> None:
+    assert seen(RULES, _variables(**said)) == expected
+
+
+def test_a_loopback_with_an_unknown_number_of_nodes_is_a_warning_in_a_batch_script() -> None:
+    text = "#!/bin/bash\n#SBATCH --ntasks-per-node=8 --exclusive\n" + _each("localhost:1", "srun")
+    assert ("NET101", "warning", 3) in seen(RULES, script(text))
+    assert seen(RULES, script(text.replace("#SBATCH", "#"))) == [("NET102", "warning", 3)]
+
+
+def test_the_hint_keeps_the_port_of_an_address() -> None:
+    (only,) = found(RULES, script(_each("localhost:12345")))
+    assert only.hint.endswith('| head -n 1):12345"')
+    assert only.hint.startswith("JAX_COORDINATOR_ADDRESS=")
+
+
+def test_a_pod_is_not_told_to_ask_slurm() -> None:
+    pod = replace(
+        _variables(JAX_COORDINATOR_IP="127.0.0.1", JAX_COORDINATOR_PORT="12345"),
+        kind="manifest",
+        is_maxtext=True,
+        effective={"hardware": "gpu"},
+        layout=Layout(nodes=Value(4, Origin("manifest"))),
+        manifest=Manifest({}, {}),
+    )
+    (only,) = found(RULES, pod)
+    assert only.code == "NET101"
+    assert "scontrol" not in only.hint
+    assert "service" in only.hint

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,3 +136,62 @@ def test_a_folder_is_local_only_below_one_that_is(path: str) -> None:
     else:
         assert "/" + "/".join(parts) in path.replace("/./", "/") or parts
         assert row.folder.strip("/").split("/") == parts[: row.folder.count("/")]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/tmp/$USER/out", [("CKPT201", "error")]),
+        ("/tmp/out-$SLURM_JOB_ID", [("CKPT201", "error")]),
+        ("/tmp/${USER}", [("CKPT201", "error")]),
+        ("/raid/$USER", [("CKPT201", "warning")]),
+        ("$TMPDIR/out", [("CKPT201", "warning")]),
+        ("${TMPDIR}/out", [("CKPT201", "warning")]),
+        ("$SLURM_TMPDIR/out", [("CKPT201", "error")]),
+        ("/tmp$USER/out", []),
+        ("/lustre/$USER/tmp", []),
+        ("$HOME/out", []),
+        ("$OUT/tmp", []),
+        ("gs://$BUCKET/tmp", []),
+        ("out/$USER", [("CKPT202", "error")]),
+        ("./out-$SLURM_JOB_ID", [("CKPT202", "error")]),
+    ],
+)
+@pytest.mark.parametrize("way", ["word", "variable", "inside"])
+def test_a_folder_is_judged_by_the_part_of_it_that_is_known(
+    path: str, expected: list[tuple[str, str]], way: str
+) -> None:
+    lines = {
+        "word": f"srun -N 4 {TRAIN} b.yml base_output_directory={path}",
+        "variable": f"OUT={path}; srun -N 4 {TRAIN} b.yml base_output_directory=$OUT",
+        "inside": f"srun -N 4 bash -c '{TRAIN} b.yml base_output_directory={path}'",
+    }
+    if way == "variable" and path == "$OUT/tmp":
+        return
+    rows = seen(RULES, script(f"#!/bin/bash\n{lines[way]}\n"))
+    assert rows == [(code, severity, 2) for code, severity in expected]
+
+
+@pytest.mark.parametrize(
+    ("mounts", "path", "expected"),
+    [
+        ("/tmp:/out", "/out/$USER", [("CKPT201", "error", 1)]),
+        ("/lustre:/tmp", "/tmp/$USER", []),
+        ("/lustre:/tmp/shared", "/tmp/$USER/x", []),
+        ("$WHERE:/tmp", "/tmp/$USER", []),
+    ],
+)
+def test_mounts_count_for_a_partly_known_folder(
+    mounts: str, path: str, expected: list[tuple[str, str, int]]
+) -> None:
+    command = f"srun -N 4 --container-mounts={mounts} {TRAIN} b.yml base_output_directory={path}"
+    assert seen(RULES, script(command + "\n")) == expected
+
+
+@pytest.mark.parametrize("value", ["", None])
+def test_an_empty_folder_is_maxtexts_own_default(value: str | None) -> None:
+    w = config(8, base_output_directory=value)
+    resolved = replace(w, effective={**w.effective, "base_output_directory": "maxtext_output"})
+    assert found(RULES, resolved) == []
+    named = config(8, base_output_directory="maxtext_output")
+    assert seen(RULES, named) == [("CKPT202", "error", 3)]

@@ -189,3 +189,34 @@ def test_every_rule_says_why_and_what_to_do(rule: Any) -> None:
     assert rule.reason
     assert rule.remedy
     assert rule.source
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ("nvcr.io#nvidia/jax:25.01-maxtext-py3", ["VER106"]),
+        ("nvcr.io/nvidia/jax:25.04-py3", ["VER106"]),
+        ("docker://nvcr.io#nvidia/jax:24.10-maxtext-py3", ["VER106"]),
+        ("ghcr.io/nvidia/jax:maxtext-2025-04-30", ["VER106"]),
+        ("registry.example/me/m:20250430", ["VER106"]),
+        ("nvcr.io/nvidia/jax:25.05-py3", []),
+        ("nvcr.io/nvidia/jax:25.10-py3", []),
+        ("ghcr.io/nvidia/jax:maxtext-2025-05-01", []),
+        ("registry.example/me/m:25.01", []),
+        ("registry.example/me/m:v1", []),
+    ],
+)
+def test_emergency_checkpoints_need_an_image_with_the_fix(
+    reference: str, expected: list[str]
+) -> None:
+    said = {"enable_emergency_checkpoint": True, "hardware": "gpu_multiprocess"}
+    got = found(workload(reference, said=said))
+    assert [finding.code for finding in got if finding.code == "VER106"] == expected
+    assert {f.line for f in got if f.code == "VER106"} <= {30}
+    off = workload(reference, said={**said, "enable_emergency_checkpoint": False})
+    assert "VER106" not in codes(off)
+    assert "VER106" not in codes(workload(reference, said={**said, "hardware": "gpu"}))
+
+
+def test_a_date_without_hyphens_is_a_date() -> None:
+    assert date_of("registry.example/me/m:x-20250430-y") == "2025-04-30"

@@ -173,3 +173,22 @@ def test_a_hostile_script_has_a_layout_all_the_same(text: str) -> None:
     batch = read_script(text, "x")
     for step in (None, *batch.steps):
         assert isinstance(script_layout(batch, step), Layout)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-nodes=2", "---nodes=2", "--N 2", "-N=2", "\u2013nodes=2", "\u2014nodes=2", "-nodes 2"],
+)
+def test_a_malformed_option_counts_as_what_is_meant(text: str) -> None:
+    batch = read_script(f"#!/bin/bash\n#SBATCH {text}\n#SBATCH --ntasks-per-node=4\nsrun x\n", "j")
+    found = script_layout(batch, batch.steps[0])
+    assert found.nodes is not None
+    assert found.nodes.value == 2
+    assert found.processes is not None
+    assert found.processes.value == 8
+
+
+@pytest.mark.parametrize("text", ["--nodes-2", "--nods=2", "-x=2", "nodes=2", "--=2", "-"])
+def test_what_is_no_option_counts_as_none(text: str) -> None:
+    batch = read_script(f"#!/bin/bash\n#SBATCH {text}\nsrun x\n", "j")
+    assert script_layout(batch, batch.steps[0]).nodes is None

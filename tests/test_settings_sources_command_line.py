@@ -170,7 +170,6 @@ def variables(
         ({"M_ENABLE_CHECKPOINTING": "no"}, {"enable_checkpointing": False}),
         ({"M_RUN_NAME": "007"}, {"run_name": "007"}),
         ({"M_STEPS": f"{MARK}"}, {"steps": UNKNOWN}),
-        ({"M_steps": "7"}, {}),
         ({"M_NO_SUCH_KEY": "7"}, {}),
         ({"STEPS": "7"}, {}),
         ({"M_": "7"}, {}),
@@ -180,6 +179,25 @@ def test_an_m_variable_is_read_by_the_type_it_replaces(
     environment: dict[str, str], values: dict[str, Any]
 ) -> None:
     assert variables(environment) == (values, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("M_steps", "M_STEPS"),
+        ("M_Steps", "M_STEPS"),
+        ("M_ici_fsdp_parallelism", "M_ICI_FSDP_PARALLELISM"),
+        ("M_PER_DEVICE_BATCHSIZE", "M_PER_DEVICE_BATCH_SIZE"),
+    ],
+)
+def test_an_m_variable_that_maxtext_ignores_is_found_with_its_right_name(
+    name: str, right: str
+) -> None:
+    values, findings = read_variables({name: Text.of("7", Origin("e", "x", 3, 4))}, {}, {}, CATALOGUE)
+    assert values == {}
+    (found,) = findings
+    assert (found.code, found.severity, found.line) == ("ARG110", "warning", 3)
+    assert found.hint == f"write {right}"
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_files_of_moectl_are_only_recognised(kind: str) -> None:
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
-    source = read("\ufeffsteps: 3\n")
+    source = read("\ufeffbase_config: base.yml\nsteps: 3\n")
     assert source.parts[0].config["steps"].value == 3
     assert source.findings == ()
 

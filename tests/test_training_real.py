@@ -22,14 +22,14 @@ from moectl.cli import status as status_command
 from moectl.job import Cluster, Job
 from moectl.launch.store import Store
 from moectl.logs.folders import beginning
-from moectl.logs.maxtext import StepLine, read_log
+from moectl.logs.maxtext import StepLine, read_line, read_log
 from moectl.logs.tail import last_lines
 from moectl.render.config import config_yml
 from moectl.render.programs import programs
 from moectl.render.slurm import launch_script
 from tests.support import jobs, shell
 from tests.support.components import REQUIRED, require
-from tests.support.run_records import record
+from tests.support.run_records import process, record
 from tests.support.slurm import Slurm, cluster, missing
 
 STEPS = 6
@@ -105,6 +105,8 @@ def test_four_processes_of_maxtext_train_and_status_shows_their_steps(
     number = slurm.submit(bundle / "launch.sbatch", options=options, cwd=bundle)
     store.update(run.id, lambda held: held.submitted(str(number), held.created))
 
+    words = {"follow": True, "failed": False, "rank": None, "job": None, "lines": "0"}
+    follower = process("logs", {**words, "run": "tiny"})
     seen = []
     deadline = time.monotonic() + 240
     while time.monotonic() < deadline:
@@ -135,6 +137,12 @@ def test_four_processes_of_maxtext_train_and_status_shows_their_steps(
     assert f"{STEPS}/{STEPS}" in capsys.readouterr().out
     assert logs_command.run("tiny", False, False, "3", None, "400") == 0
     assert f"completed step: {STEPS - 1}," in capsys.readouterr().out
+    followed, told = follower.communicate(timeout=60)
+    assert (follower.returncode, b"waiting for one" in told) == (0, True), told
+    lines = followed.decode().splitlines()
+    assert lines[0] == f"==> job {number}, rank 0 <=="
+    read = [line for line in map(read_line, lines) if isinstance(line, StepLine)]
+    assert [step.step for step in read] == list(range(STEPS))
     ran = json.loads((folder / "as-run.json").read_text())
     assert ran["processes"] == 4
     assert ran["packages"]["maxtext"]

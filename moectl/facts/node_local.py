@@ -28,3 +28,8 @@ def local_folder(path: str) -> LocalFolder | None:
     """Return the folder of the node's own that an absolute path lies in, or None."""
     plain = "/" + "/".join(part for part in path.split("/") if part not in {"", "."}) + "/"
     return next((row for row in _folders() if plain.startswith(row.folder + "/")), None)
+
+
+def local_variable(name: str) -> LocalFolder | None:
+    """Return the folder of the node's own that a variable stands for, e.g. "TMPDIR", or None."""
+    return next((row for row in _folders() if row.folder == f"${name}"), None)

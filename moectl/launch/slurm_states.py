@@ -61,10 +61,7 @@ def queued() -> Iterator[JobState]:
         fields = line.removesuffix("|").split("|", len(_QUEUE) - 1)
         if len(fields) == len(_QUEUE):
             job, raw, reason, nodes, start, end, status, restarts = map(_plain, fields[:-1])
-            code = _whole(status)  # as wait(2) has it
-            times = (nodes, start, end)
-            how = (code >> 8 & 0xFF, code & 0x7F)
-            yield _state(job, raw, reason, times, how, restarts, fields[-1])
+            yield _state(job, raw, reason, (nodes, start, end), _how(status), restarts, fields[-1])
 
 
 def ended(wanted: Sequence[Wanted], held: Mapping[str, JobState]) -> list[JobState] | None:
@@ -117,10 +114,20 @@ def accounting(words: Sequence[str]) -> list[JobState] | None:
         fields = line.split("|", len(_ACCOUNT) - 1)
         if len(fields) == len(_ACCOUNT):
             job, raw, reason, nodes, start, end, code = map(_plain, fields[:-1])
-            exit_code, _, ended_by = code.partition(":")
-            how = (_whole(exit_code), _whole(ended_by))
-            found.append(_state(job, raw, reason, (nodes, start, end), how, "", fields[-1]))
+            times = (nodes, start, end)
+            found.append(_state(job, raw, reason, times, _how(code), "", fields[-1]))
     return found
+
+
+def _how(said: str) -> tuple[int, int]:
+    """Return exit code and signal of CODE:SIGNAL, or of a status as wait(2) has it.
+
+    squeue of 22.05 prints the status, that of 24.11 and sacct the pair.
+    """
+    code, colon, ended_by = said.partition(":")
+    if colon:
+        return _whole(code), _whole(ended_by)
+    return _whole(said) >> 8 & 0xFF, _whole(said) & 0x7F
 
 
 def _state(

@@ -12,6 +12,7 @@ from moectl.logs.prefixes import LONGEST
 
 # MaxText echoes its configuration, in which any word may stand.
 _ECHO = re.compile(r"\] Config param ")
+_STEP = "] completed step: "
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit)(?:: .*)?$")
 
 
@@ -27,6 +28,7 @@ class Known:
         retry: whether the same job may well work when started again.
         ends: whether the process ends by itself right after.
         victim: whether it tells of another process's failure.
+        task: where it tells of another process, what that one's rank looks like; "" otherwise.
         unless: rows that take precedence in the same log.
         source: who says so, with release.
     """
@@ -39,6 +41,7 @@ class Known:
     ends: bool
     source: str
     victim: bool = False
+    task: str = ""
     unless: tuple[str, ...] = ()
 
 
@@ -48,6 +51,12 @@ class Said:
 
     known: Known
     line: str
+
+    @property
+    def task(self) -> int | None:
+        """Return the rank of the other process that the line names, None when it names none."""
+        match = re.search(self.known.task, self.line) if self.known.task else None
+        return int(match[1]) if match else None
 
 
 @cache
@@ -68,6 +77,8 @@ def _compiled() -> tuple[re.Pattern[str], tuple[tuple[Known, re.Pattern[str]], .
 def known(line: str) -> Known | None:
     """Return what a line says by the table, None when it says nothing known. Never raises."""
     line = line[:LONGEST]
+    if _STEP in line:  # most lines are such, and they say nothing else
+        return None
     whole, each = _compiled()
     if not whole.search(line) or _ECHO.search(line):
         return None
@@ -78,13 +89,18 @@ def cause(lines: Iterable[str]) -> Said | None:
     """Return why a process ended, by the lines of its log.
 
     The first that tells of its own failure counts, else the first that tells of another's; a
-    text that ends the process weighs more than one that may be harmless. None when nothing
+    text that ends the process weighs more than one that may be harmless, and of those that tell
+    of another's, one that names it. None when nothing
     known stands there.
     """
     found = [Said(row, line) for line in lines if (row := known(line)) is not None]
     ids = {said.known.id for said in found}
     found = [said for said in found if not ids.intersection(said.known.unless)]
-    return min(found, key=lambda s: (s.known.victim, not s.known.ends), default=None)
+    return min(found, key=_weight, default=None)
+
+
+def _weight(said: Said) -> tuple[bool, bool, bool]:
+    return said.known.victim, said.known.victim and said.task is None, not said.known.ends
 
 
 def exception(lines: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from moectl.logs.prefixes import strip
 from moectl.logs.tail import last_lines
 
 # Bytes from the end of the log of the rank that failed first, and of every other one.
-OF_FIRST, OF_OTHERS = 1 << 20, 1 << 16
+OF_FIRST, OF_OTHERS = 1 << 20, 1 << 14
 _OWN = "moectl: "
 # What launch.sbatch prints of a run that starts.
 _USUAL = (
@@ -107,10 +107,14 @@ def _of_ranks(folder: Path, failure: Failure | None) -> Verdict | None:
     own = cause(held)
     if own is not None and not own.known.victim:
         return _known(own, failure.rank if failure else None, failure)
-    others = list(_others(folder, first))
-    rank, said = next((each for each in others if not each[1].known.victim), (None, None))
-    if said is not None:
-        return _known(said, rank, failure)
+    others: list[tuple[int, Said]] = []
+    for rank, said in _others(folder, first):
+        if not said.known.victim:
+            return _known(said, rank, failure)
+        others.append((rank, said))
+    naming = next((each for each in others if each[1].task is not None), None)
+    if naming is not None and (own is None or own.task is None):
+        return _known(naming[1], naming[0], failure)
     if own is not None:
         return _known(own, failure.rank if failure else None, failure)
     if failure is not None:
@@ -119,6 +123,7 @@ def _of_ranks(folder: Path, failure: Failure | None) -> Verdict | None:
 
 
 def _known(said: Said, rank: int | None, failure: Failure | None) -> Verdict:
+    rank = said.task if said.task is not None else rank
     same = failure is not None and failure.rank == rank
     return Verdict(
         said.known.cause,

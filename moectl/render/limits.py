@@ -13,6 +13,7 @@ _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})", re.ASCII)
 _WITH_DAYS = (3600, 60, 1)
 _WITHOUT = {1: (60,), 2: (60, 1), 3: (3600, 60, 1)}
 _PGLE, _PGLE_RUNS = "JAX_ENABLE_PGLE", "JAX_PGLE_PROFILING_RUNS"
+_RANKS_A_SECOND = 100
 _CHECKPOINTS = ("enable_checkpointing", "enable_autocheckpoint")
 
 
@@ -30,8 +31,10 @@ def seconds(limit: str) -> int | None:
 def watchdog(job: Job) -> list[str]:
     """Return the words of the watchdog before its folder; shell words as they stand."""
     limits: dict[str, Any] = dict(read("launch.yaml")["watchdog"])
-    limits["start"] = job.cluster.compile_limit or limits["start"]
-    limits["step"] = job.cluster.step_limit or limits["step"]
+    site = {"start": job.cluster.compile_limit, "step": job.cluster.step_limit}
+    limits |= {name: value for name, value in site.items() if value is not None}
+    # One look opens every log once, on the file system that all nodes share.
+    limits["every"] = max(limits["every"], job.gpus // _RANKS_A_SECOND)
     words = [f"--ranks={job.gpus}", f"--per-node={job.processes_per_node}"]
     if (steps := _said(job, "steps")) and isinstance(steps, int) and steps > 0:
         words.append(f"--steps={steps}")

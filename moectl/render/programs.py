@@ -41,7 +41,7 @@ def watchdog() -> str:
 
 def _row(row: dict[str, Any]) -> tuple[Any, ...]:
     texts = (row["id"], row["pattern"], row["cause"], row["remedy"])
-    return (*texts, row["retry"], row["ends"], row.get("victim", False))
+    return (*texts, row["retry"], row["ends"], row.get("victim", False), row.get("task", ""))
 
 
 def rank_script(job: Job) -> str:

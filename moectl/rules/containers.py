@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from moectl.errors import shown
 from moectl.facts.image_variables import baked
+from moectl.rules import containers_options
 from moectl.rules.image_names import (
     NameFault,
     docker_fault,
@@ -16,7 +18,7 @@ from moectl.rules.image_names import (
 )
 from moectl.rules.launching import SRUN, known, option_text, slurm_options, steps, whole
 from moectl.rules.rule import Fault, rules
-from moectl.workload import MARK, Step, Text, Workload
+from moectl.workload import MARK, Option, Step, Text, Workload
 
 RULES = rules()
 
@@ -29,20 +31,11 @@ _IMAGE, _NAME, _MOUNTS, _ENV = (
     "--container-mounts",
     "--container-env",
 )
-_PREFIXES = ("--container-", "--no-container-")
-# Slurm's own options for OCI bundles begin alike.
-_OCI = frozenset({"--container-id", "--container-type"})
-_EXCLUSIVE = (
-    ("--container-mount-home", "--no-container-mount-home"),
-    ("--container-remap-root", "--no-container-remap-root"),
-    ("--container-entrypoint", "--no-container-entrypoint"),
-    ("--container-writable", "--container-readonly"),
-)
-_ONCE = (_IMAGE, _NAME, "--container-workdir", "--container-save")
 # Folders whose programs any node has as well.
 _HOST_FOLDERS = ("/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/")
 _DOCKER_LIKE = frozenset({"docker", "podman", "nerdctl", "apptainer", "singularity"})
 _SUBCOMMANDS = frozenset({"run", "exec", "pull", "build", "shell"})
+_EXPANSION = re.compile(r"\$\{\w+[^}]*\}|\$\w+|\$\(|`")
 _SINGULAR = frozenset({"apptainer", "singularity"})
 
 
@@ -65,10 +58,16 @@ def pyxis_image(w: Workload) -> Iterator[Fault]:
     """Find images that pyxis reads otherwise than meant."""
     for _, option in slurm_options(w):
         text = option_text(option)
-        if option.name != _IMAGE or text is None or _expands(text):
+        if option.name != _IMAGE or text is None:
+            continue
+        if _expands(text):
+            if not _is_directive(w, option):
+                yield _not_expanded(option, text)
             continue
         if fault := pyxis_fault(text):
             hint = f"{_IMAGE}={fault.hint}" if fault.hint else ""
+            if _is_directive(w, option):  # where no shell puts $HOME in
+                hint = hint.replace("$HOME", "/<your home>")
             yield Fault(
                 _IMAGE,
                 f"{shown(text)} {fault.message}",
@@ -79,8 +78,28 @@ def pyxis_image(w: Workload) -> Iterator[Fault]:
 
 
 def _expands(text: str) -> bool:
-    """Whether a text holds what a shell would have expanded; another rule says so."""
+    """Whether a text still holds what a shell would have expanded."""
     return "$" in text or "`" in text
+
+
+def _is_directive(w: Workload, option: Option) -> bool:
+    """Whether an option is a directive; SLURM107 says that nothing is expanded there."""
+    return w.batch is not None and any(option is other for other in w.batch.directives)
+
+
+def _not_expanded(option: Option, text: str) -> Fault:
+    """Return the fault of a command's option whose $ a quote or backslash keeps from the shell."""
+    found = _EXPANSION.search(text)
+    what = found[0] if found else text
+    return Fault(
+        option.name,
+        f"{shown(text)}: {what} stands in single quotes or behind a backslash, so no shell "
+        "expands it, and pyxis takes it as it stands",
+        option.value.origin if option.value is not None else option.origin,
+        f'{option.name}="{text}"'
+        if '"' not in text and "..." not in text
+        else "double quotes in place of single ones, and no backslash before the $",
+    )
 
 
 @RULES.rule(
@@ -126,6 +145,8 @@ def mounts(w: Workload) -> Iterator[Fault]:
             continue
         text = option.value.text
         if _expands(text):
+            if not _is_directive(w, option):
+                yield _not_expanded(option, text.replace(MARK, "..."))
             continue
         start = 0
         for entry in text.split(","):
@@ -161,16 +182,21 @@ def baked_variables(w: Workload) -> Iterator[Fault]:
         if "PYXIS_CONTAINER_ENV" in step.environment:
             continue
         names = set((option_text(listed) or "").split(","))
-        for name, text in step.environment.items():
-            severity = baked(name)
-            if severity is None or name in names or _set_inside(step, name, text):
-                continue
-            also = ",".join(sorted({*names, name} - {""}))
+        missing = {
+            name: severity
+            for name, text in step.environment.items()
+            if name not in names
+            and (severity := baked(name)) is not None
+            and not _set_inside(step, name, text)
+        }
+        # one list for all: of two --container-env only the last counts
+        also = ",".join(sorted({*names, *missing} - {""}))
+        for name, severity in missing.items():
             yield Fault(
                 name,
                 f"{name} is exported here, and an image that sets {name} too keeps its own: "
                 f"{_ENV} does not name it",
-                text.origin,
+                step.environment[name].origin,
                 f"{_ENV}={also}",
                 severity=severity,
             )
@@ -220,49 +246,6 @@ def _mounted_in_place(step: Step, path: str) -> bool:
 
 
 @RULES.rule(
-    "CTR107",
-    "a container around the batch script",
-    reason="With --container-* in a directive the batch script itself runs in the container, "
-    "where there is no srun; its steps see another environment.",
-    remedy="give the --container-* options to srun",
-    source=f"{_PYXIS}; public report NVIDIA/pyxis issue 167",
-    severity="note",
-    stage="advice",
-)
-def container_directive(w: Workload) -> Iterator[Fault]:
-    """Find pyxis' options in directives; with srun in the script it is a warning."""
-    option = w.batch.directive(_IMAGE, _NAME) if w.batch is not None else None
-    if option is None:
-        return
-    launches = any(step.program == SRUN for step in steps(w))
-    yield Fault(
-        option.name,
-        f"{option.name} in a directive puts the batch script into the container"
-        + (", and srun is not found there" if launches else ""),
-        option.origin,
-        severity="warning" if launches else None,
-    )
-
-
-@RULES.rule(
-    "CTR108",
-    "home directory in the container",
-    reason="Packages of ~/.local then hide those of the image.",
-    remedy="--no-container-mount-home, and mount what is needed",
-    source=_PYXIS,
-    severity="note",
-    stage="advice",
-)
-def mounted_home(w: Workload) -> Iterator[Fault]:
-    """Find a mounted home directory."""
-    for _, option in slurm_options(w):
-        if option.name == "--container-mount-home":
-            yield Fault(
-                option.name, "~/.local of the host hides the image's packages", option.origin
-            )
-
-
-@RULES.rule(
     "CTR109",
     "an image imported by every node",
     reason="Without a file or a named container each node downloads and unpacks the image at the "
@@ -291,44 +274,4 @@ def imported(w: Workload) -> Iterator[Fault]:
             )
 
 
-@RULES.rule(
-    "CTR112",
-    "options of pyxis that exclude each other or do nothing",
-    reason="pyxis refuses two opposite options, and an image or name said twice; without an image "
-    "its other options do nothing.",
-    remedy="keep one of them; add --container-image",
-    source=_PYXIS,
-)
-def pyxis_options(w: Workload) -> Iterator[Fault]:
-    """Find pyxis' options that cannot stand together, or that stand alone."""
-    for step in steps(w):
-        if step.program != SRUN:
-            continue
-        own = [
-            option
-            for option in step.options
-            if option.name.startswith(_PREFIXES) and option.name not in _OCI
-        ]
-        if not own:
-            continue
-        for one, other in _EXCLUSIVE:
-            first, second = step.option(one), step.option(other)
-            if first is not None and second is not None:
-                yield Fault(other, f"{one} and {other} exclude each other", second.origin)
-        for name in _ONCE:
-            texts = [option_text(option) for option in own if option.name == name]
-            if None not in texts and len(set(texts)) > 1:
-                option = step.option(name)
-                assert option is not None  # noqa: S101 - it was counted
-                yield Fault(
-                    name, f"{name} is said {len(texts)} times, and pyxis takes one", option.origin
-                )
-        hidden = any(MARK in option.name for option in step.options)
-        variables = any(name.startswith("PYXIS_") for name in step.environment)
-        if step.option(_IMAGE, _NAME) is None and not hidden and not variables:
-            yield Fault(
-                own[0].name,
-                f"{own[0].name} does nothing without --container-image or --container-name",
-                own[0].origin,
-                severity="warning",
-            )
+RULES.all.extend(containers_options.RULES.all)

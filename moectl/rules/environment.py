@@ -14,14 +14,16 @@ from moectl.facts.environment import load
 from moectl.findings import Severity
 from moectl.rules.rule import Fault, rules
 from moectl.rules.xla_combinations import combinations
-from moectl.workload import UNKNOWN, Text, Workload
+from moectl.workload import Text, Workload
 
 if TYPE_CHECKING:
     from moectl.facts.environment import Variable
 
 RULES = rules()
 _TABLE: Final = "table of variables (facts/data/environment.tsv), a source for each"
+_FEWEST_PERCENT: Final = 10  # below, a number above 1 is no share in percent that anybody means
 _UNIFIED: Final = "TF_FORCE_UNIFIED_MEMORY"  # openxla/xla xla/pjrt/gpu/gpu_helpers.cc
+_COUNTS_OF_NODES: Final = ("NNODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 _INTERFACES: Final = "NCCL_SOCKET_IFNAME"  # NVIDIA/nccl v2.30.7 src/misc/socket.cc
 
 
@@ -84,8 +86,8 @@ def fraction(w: Workload) -> Iterator[Fault]:
         if clause is None or (_number(text) > 1 and unified):
             continue
         number = _number(text)
-        percent = 1 < number <= 100
-        hint = f"write {number / 100:g}" if percent else ""
+        percent = _FEWEST_PERCENT <= number <= 100
+        hint = f"write {number / 100:g}" if percent else "a share above 0 and at most 1, e.g. 0.9"
         message = f"{name}={shown(text)[1:-1]}: it {clause}"
         yield Fault(name, message, where.origin, hint)
 
@@ -236,10 +238,16 @@ def secret(w: Workload) -> Iterator[Fault]:
 
 
 def _nodes(w: Workload) -> int | None:
+    """Return the nodes; in a file of variables alone, what those say that count them."""
     said = w.layout.nodes
-    if said is None or said.value is UNKNOWN or not isinstance(said.value, int):
-        return None
-    return said.value
+    if said is not None:
+        return said.value if isinstance(said.value, int) else None
+    if w.kind == "variables":
+        for name in _COUNTS_OF_NODES:
+            text = (w.variable(name) or "").strip()
+            if text.isascii() and text.isdigit() and len(text) < 7:
+                return int(text)
+    return None
 
 
 @RULES.rule(

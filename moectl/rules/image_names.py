@@ -17,6 +17,7 @@ SCHEMES: Final = ("docker://", "dockerd://", "podman://")
 """What enroot imports from (src/docker.sh, docker::import and docker::daemon::import)."""
 
 _ANY_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_FILE_SCHEME = "file://"
 _PATH = re.compile(r"[a-z0-9/._-]+", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
@@ -40,19 +41,34 @@ def pyxis_fault(text: str) -> NameFault | None:
     if not text or text != text.strip() or any(char.isspace() for char in text):
         return NameFault("is no name of an image")
     if text.startswith("~"):
-        return NameFault("begins with ~, which nobody expands here", "$HOME" + text[1:])
+        return NameFault("begins with ~, which nobody expands here", home_written_out(text))
     if text.startswith(("/", ".")):
         return _sif(text)
-    if text.lower().endswith((*FILE_ENDINGS, SIF)):
-        return NameFault(
-            "is a file, but without / or ./ in front it is looked for on Docker Hub", f"./{text}"
-        )
     scheme = _ANY_SCHEME.match(text)
+    is_file = text.lower().endswith((*FILE_ENDINGS, SIF))
+    if is_file and (scheme is None or scheme[0].lower() == _FILE_SCHEME):
+        path = text[len(scheme[0]) :] if scheme is not None else text
+        if scheme is not None:
+            return NameFault(
+                f"has the scheme {scheme[0]}; a file is named by its path alone",
+                path if path.startswith("/") else f"./{path}",
+            )
+        return NameFault(
+            "is a file, but without / or ./ in front it is looked for on Docker Hub", f"./{path}"
+        )
     if scheme is not None and scheme[0].lower() not in SCHEMES:
         return NameFault(f"has the scheme {scheme[0]}, which enroot does not know", "registry#path")
     if scheme is not None and scheme[0] != "docker://":
         return None
     return _hub_fault(text, text[len(scheme[0]) :] if scheme else text)
+
+
+def home_written_out(text: str) -> str:
+    """Return what to write for a path that begins with ~; a shell expands $HOME, not ~user."""
+    user, slash, rest = text[1:].partition("/")
+    if not user:
+        return f"$HOME{slash}{rest}"
+    return f"/<home of {user}>{slash}{rest}"
 
 
 def _sif(text: str) -> NameFault | None:
@@ -161,7 +177,7 @@ def mount_fault(entry: str, unknown: str) -> NameFault | None:
     if len(parts) > 3 and unknown not in entry:
         return NameFault("has more than two colons; flags are joined with +", "source:target:ro")
     if source.startswith("~"):
-        return NameFault("begins with ~, which nobody expands here", "$HOME" + entry[1:])
+        return NameFault("begins with ~, which nobody expands here", home_written_out(entry))
     if not source.startswith(("/", ".", unknown)) and source not in {"tmpfs", "umount"}:
         if entry in _FLAGS:
             return NameFault("is a flag; flags are joined with +", f"source:target:...+{entry}")

@@ -9,6 +9,7 @@ from moectl.errors import shown
 from moectl.rules import kubernetes_env, kubernetes_gpus
 from moectl.rules.kubernetes_read import (
     facts,
+    first,
     jobs_of,
     pods_of,
     scheduled_together,
@@ -17,6 +18,7 @@ from moectl.rules.kubernetes_read import (
 from moectl.rules.rule import Fault, Rule, rules
 from moectl.settings.sources.manifest import is_template
 from moectl.settings.sources.pods import (
+    Job,
     Path,
     entries,
     jobs,
@@ -25,7 +27,7 @@ from moectl.settings.sources.pods import (
     number,
     pods,
 )
-from moectl.workload import UNKNOWN, Workload
+from moectl.workload import UNKNOWN, Manifest, Workload
 
 RULES = rules()
 _API: Final = "Kubernetes API reference v1.33"
@@ -162,7 +164,7 @@ def restart_policy(w: Workload) -> Iterator[Fault]:
 )
 def gang(w: Workload) -> Iterator[Fault]:
     """Find JobSets of several pods that no queue and no scheduler takes as one."""
-    manifest = w.manifest
+    manifest = first(w)
     if manifest is None or is_template(manifest):
         return
     found = [job for job in jobs(manifest) if "replicatedJobs" in job.path]
@@ -202,7 +204,7 @@ def retries(w: Workload) -> Iterator[Fault]:
         return
     policy = mapping(mapping(manifest.data.get("spec")).get("failurePolicy"))
     restarts = number(policy.get("maxRestarts"))
-    for job in jobs(manifest):
+    for job in _job_of(w, manifest):
         if "podFailurePolicy" in job.spec or entries(policy.get("rules")):
             continue
         limit = number(job.spec.get("backoffLimit"))
@@ -225,6 +227,13 @@ def retries(w: Workload) -> Iterator[Fault]:
                 f"a configuration that MaxText refuses is tried {times + 1} times.",
                 manifest.at(*key),
             )
+
+
+def _job_of(w: Workload, manifest: Manifest) -> list[Job]:
+    """Return the job in which a workload stands: the last one that begins above it."""
+    line = w.origin.line or 0
+    above = [job for job in jobs(manifest) if (manifest.at(*job.path).line or 0) <= line]
+    return above[-1:] or jobs(manifest)[:1]
 
 
 @RULES.rule(

@@ -35,18 +35,18 @@ def facts() -> Mapping[str, Any]:
 
 def pods_of(w: Workload) -> list[tuple[Manifest, Pod]]:
     """Return the pods of the document a workload stands in; of a document once in a file."""
-    manifest = _first(w)
+    manifest = first(w)
     return [] if manifest is None else [(manifest, pod) for pod in pods(manifest)]
 
 
-def _first(w: Workload) -> Manifest | None:
+def first(w: Workload) -> Manifest | None:
     """Return its document, None when an earlier workload of the file stands in the same one."""
     return None if w.manifest is None or SEEN in w.manifest.places else w.manifest
 
 
 def jobs_of(w: Workload) -> list[tuple[Manifest, Job]]:
     """Return its jobs, likewise."""
-    manifest = _first(w)
+    manifest = first(w)
     return [] if manifest is None else [(manifest, job) for job in jobs(manifest)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from moectl.resolve.derived import times
 from moectl.rules.maxtext_words import (
     RUN_FILE,
     axis_sizes,
@@ -20,6 +21,8 @@ from moectl.workload import UNKNOWN, Workload
 RULES = rules()
 _SOURCE = "MaxText 0.2.5 "
 _TYPES = _SOURCE + "configs/types.py:"
+# The recipe that scales blocks, and the size that its collective GEMM cannot split.
+_BLOCKED, _BLOCK = "te_mxfp8", 128
 _BLOCK_AXES = frozenset({"fsdp", "expert"})
 
 
@@ -175,6 +178,59 @@ def collective_gemm(w: Workload) -> Iterator[Fault]:
         sentence = f"{key} wants a recipe te_…, and quantization is {quantization or 'not set'}"
         hint = "write quantization: te_fp8_currentscaling"
         yield Fault("quantization", sentence, w.where("quantization", key), hint)
+
+
+@RULES.rule(
+    "TE131",
+    "collective GEMM in MXFP8 of a dimension that is no multiple of 128",
+    reason="Scales of MXFP8 come in blocks that the collective GEMM cannot split, so every "
+    "dimension of its operands must be a multiple of 128.",
+    remedy="multiples of 128, another recipe, or te_comm_gemm_overlap: disabled",
+    source="NVIDIA/TransformerEngine PR 2740; MaxText 0.2.5 layers/quantizations.py:1529",
+    stage="later",
+)
+def collective_blocks(w: Workload) -> Iterator[Fault]:
+    """Find every dimension of an overlapped GEMM that is no multiple of 128."""
+    overlap = w.value("te_comm_gemm_overlap")
+    if w.value("quantization") != _BLOCKED or not isinstance(overlap, str):
+        return
+    overlap = overlap.lower()
+    if overlap not in {"mlp", "full"}:
+        return
+    experts = w.value("num_experts")
+    dense = whole(experts) and experts <= 1
+    dimensions: list[tuple[str, Any, str]] = []
+    if dense or overlap == "full":
+        dimensions.append(("base_emb_dim", w.value("emb_dim"), "the width"))
+        tokens = times(w.value("per_device_batch_size"), w.value("max_target_length"))
+        dimensions.append(("max_target_length", tokens, "the tokens of a GPU, x its batch,"))
+    if dense:
+        dimensions.append(("base_mlp_dim", w.value("mlp_dim"), "the MLP's width"))
+    if overlap == "full":
+        for heads, what in (("num_query_heads", "queries"), ("num_kv_heads", "keys and values")):
+            size = times(w.value(heads), w.value("head_dim"))
+            dimensions.append(("head_dim", size, f"the {what}, {heads} x head_dim,"))
+    told = set()
+    for key, size, what in dimensions:
+        if key in told or not isinstance(size, int | float) or size % _BLOCK == 0:
+            continue
+        told.add(key)
+        now = w.value(key)
+        sentence = f"{what} are {size:g}, no multiple of {_BLOCK}, and te_comm_gemm_overlap is on"
+        if not what.endswith(","):
+            sentence = sentence.replace(" are ", " is ", 1)
+        near = _multiples(now)
+        hint = f"{key} may be {' or '.join(map(str, near))}" if near else ""
+        where = w.where(key, "te_comm_gemm_overlap", "quantization")
+        yield Fault(field(w, key), sentence, where, hint)
+
+
+def _multiples(size: Any) -> list[int]:
+    """Return the multiples of a block on either side of a size."""
+    if not whole(size) or size <= 0:
+        return []
+    below = size // _BLOCK * _BLOCK
+    return [multiple for multiple in (below, below + _BLOCK) if multiple > 0]
 
 
 def _degree(w: Workload, axis: str) -> Any:

@@ -218,7 +218,7 @@ def _is_type(name: str) -> bool:
     "default of the code that its own checks cannot read",
     reason="Without base.yml two defaults stay texts, which MaxText compares with names of its "
     "code, and the check fails whatever they are.",
-    remedy="add base_config: base.yml, or say the key that the message names",
+    remedy="add base_config: base.yml",
     source="MaxText 0.2.5 configs/types.py:1668, :3790, :5459, :5126",
     stage="config",
 )

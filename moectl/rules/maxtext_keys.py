@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 from moectl.errors import nearest, shown
-from moectl.facts.maxtext import Catalogue
+from moectl.facts.maxtext import Catalogue, Key
 from moectl.facts.yaml_facts import read
 from moectl.job import Origin
 from moectl.resolve.effective import (
     BASE_CONFIG,
     MISSING,
-    NO_MODEL,
     based_on,
-    clashes,
     looked_up,
-    lost,
     model_file,
-    model_name,
-    overrides_model,
 )
 from moectl.resolve.interpolation import InterpolationError, resolved
-from moectl.rules import maxtext_names
+from moectl.rules import maxtext_model_file, maxtext_names
 from moectl.rules.maxtext_names import announced
 from moectl.rules.maxtext_words import (
     RUN_FILE,
     all_said,
     catalogue,
     exists,
-    typed,
+    write,
 )
 from moectl.rules.rule import Fault, rules
+from moectl.rules.yaml_traps import word_read_as_boolean
+from moectl.settings.sources.source import Written
 from moectl.workload import UNKNOWN, Workload
 
 RULES = rules()
 RULES.all.extend(maxtext_names.RULES.all)
-_PREFIX = "M_"
+RULES.all.extend(maxtext_model_file.RULES.all)
+# Letters from which on the start of a name tells which one is meant.
+_LEAST_START = 3
 _OUTPUT = "base_output_directory"
 
 
@@ -44,7 +44,7 @@ _OUTPUT = "base_output_directory"
     "KEY102",
     "value that MaxText does not take",
     reason="pydantic refuses it when the job starts, on every rank.",
-    remedy="use a value that the message calls legal",
+    remedy="write a value of the key's type and range",
     source="MaxText 0.2.5 configs/types.py (the key's field)",
     stage="config",
 )
@@ -70,6 +70,8 @@ def wrong_value(w: Workload) -> Iterator[Fault]:
             continue
         if name == _OUTPUT and not value.value:
             continue  # MaxText writes beside the program then
+        if isinstance(value, Written) and value.spot and word_read_as_boolean(key, value):
+            continue  # YAML121 says it, with the word as it stands there
         if name == "tokenizer_type" and _chosen_tokenizer(w):
             continue
         taken = _resolved(w, keys, value.value, argument=argument)
@@ -78,16 +80,59 @@ def wrong_value(w: Workload) -> Iterator[Fault]:
         clause = None if taken is UNKNOWN else keys.check(name, taken)
         if clause is None:
             continue
-        hint = ""
+        secret = name in _secrets()
+        hint = "" if secret else _legal(w, keys, key, name, value.value)
         if isinstance(value.value, bool) and not {"bool", "any"} & set(key.type.split("|")):
-            word = "a bare on, off, yes or no is a boolean in YAML"
-            hint = f"{word}; put a word in quotes, or leave the key out"
+            hint = f"{hint}; a bare on, off, yes or no is a boolean in YAML"
         elif isinstance(value.value, str) and (feature := announced(f"{name} {value.value}")):
             clause += f"; {feature['feature']} is announced, and not in this release yet"
             hint = feature["instead"]
-        raw = "that" if name in _secrets() else shown(value.value)
+        raw = "that" if secret else shown(value.value)
         sentence = f"{name} cannot be {raw}: MaxText {keys.release} takes {clause}"
         yield Fault(name, sentence, value.origin, hint)
+
+
+def _legal(w: Workload, keys: Catalogue, key: Key, name: str, value: Any) -> str:
+    """Say what to type in place of a value: the nearest legal one, else what base.yml says."""
+    choices = [choice for choice in key.choices if str(choice).lower() != "none"]
+    if isinstance(value, str) and choices:
+        near = _starting(value, choices) or nearest(value, map(str, choices), 1)
+        if near:
+            return write(w, **{name: near[0]})
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        for bound, limit in key.bounds.items():
+            if (
+                bound in {"ge", "le"}
+                and keys.check(name, value)
+                and not _within(bound, value, limit)
+            ):
+                return write(w, **{name: limit})
+        if keys.check(name, str(value)) is None:
+            return write(w, **{name: f'"{value}"'})
+        if isfinite(value) and keys.check(name, round(value)) is None:
+            return write(w, **{name: round(value)})
+    default = keys.default(name) if "." not in name else key.default
+    if (
+        not key.computed
+        and not isinstance(default, list | dict)
+        and keys.check(name, default) is None
+    ):
+        return f"{write(w, **{name: default})}, as MaxText has it, or leave it out"
+    return "leave it out"
+
+
+def _starting(value: str, choices: Collection[Any]) -> list[str]:
+    """Return the choices that a value begins with, or that begin with it, the longest first."""
+    text = value.casefold()
+    if len(text) < _LEAST_START:
+        return []
+    known = [str(choice) for choice in choices if str(choice)]
+    found = [c for c in known if text.startswith(c.casefold()) or c.startswith(text)]
+    return sorted(found, key=len, reverse=True)
+
+
+def _within(bound: str, value: float, limit: float) -> bool:
+    return value >= limit if bound == "ge" else value <= limit
 
 
 def _secrets() -> Collection[str]:
@@ -117,112 +162,6 @@ def _chosen_tokenizer(w: Workload) -> bool:
     if based_on(w.config) is None and w.said("tokenizer_path") is None:
         return False  # the key is not there, so MaxText does not look
     return w.effective.get("tokenizer_path") is None and w.effective.get("model_name") in models
-
-
-@RULES.rule(
-    "KEY104",
-    "YAML value lost to the model file",
-    reason="MaxText lays the model's own file over the YAML without a word, "
-    "override_model_config or not, so the run is another one than the file says.",
-    remedy="say it on the command line with override_model_config=true",
-    source="MaxText 0.2.5 configs/pyconfig.py:491",
-    stage="silent",
-)
-def lost_value(w: Workload) -> Iterator[Fault]:
-    """Find keys of the YAML that the model file sets to something else."""
-    keys = catalogue(w)
-    if keys is None:
-        return
-    name = model_name(w.config, w.arguments)
-    for row in lost(w.config, w.arguments, keys):
-        if row.differs:
-            sentence = (
-                f"{row.key} is {shown(row.said.value)} here, but MaxText's file of {name} says "
-                f"{shown(row.model)}, and that counts"
-            )
-            hint = (
-                f"on the command line: {row.key}={typed(row.said.value)} "
-                "override_model_config=true; or take it out"
-            )
-            yield Fault(row.key, sentence, row.said.origin, hint)
-
-
-@RULES.rule(
-    "KEY105",
-    "command line against the model file",
-    reason="MaxText refuses an argument that contradicts the model's own file.",
-    remedy="add override_model_config=true, or take the argument out",
-    source="MaxText 0.2.5 configs/pyconfig.py:129",
-    stage="config",
-)
-def argument_against_model(w: Workload) -> Iterator[Fault]:
-    """Find arguments that the model file sets to something else, without the override."""
-    keys = catalogue(w)
-    if keys is None:
-        return
-    name = model_name(w.config, w.arguments)
-    for row in clashes(w.config, w.arguments, keys):
-        sentence = (
-            f"{row.key}={typed(row.said.value)} contradicts MaxText's file of {name}, which says "
-            f"{shown(row.model)}"
-        )
-        yield Fault(row.key, sentence, row.said.origin)
-
-
-@RULES.rule(
-    "KEY113",
-    "argument that repeats the model file",
-    reason="MaxText lets an argument of the same value pass; releases before PR 3933 refused it, "
-    "and a launcher with retries spent them all on it.",
-    remedy="nothing to do for this release; leave it out for older ones",
-    source="MaxText 0.2.5 configs/pyconfig.py:129; AI-Hypercomputer/maxtext PR 3933",
-    severity="note",
-    stage="advice",
-)
-def argument_repeats_model(w: Workload) -> Iterator[Fault]:
-    """Find arguments that say what the model file says."""
-    keys = catalogue(w)
-    if keys is None or overrides_model(w.config, w.arguments) is not False:
-        return
-    model = model_file(w.config, w.arguments, keys)
-    if model is UNKNOWN:
-        return
-    name = model_name(w.config, w.arguments)
-    for key, said in w.arguments.items():
-        if key in model and said.value is not UNKNOWN and model[key] == said.value:
-            sentence = f"{key}={typed(said.value)} is what MaxText's file of {name} says already"
-            yield Fault(key, sentence, said.origin)
-
-
-@RULES.rule(
-    "KEY106",
-    "M_ variable that MaxText refuses",
-    reason="Every variable M_<KEY> overrides a key behind the file's back; beside the command "
-    "line or the model file MaxText refuses it.",
-    remedy="unset the variable",
-    source="MaxText 0.2.5 configs/pyconfig.py:500-545",
-    stage="config",
-)
-def variable_against_argument(w: Workload) -> Iterator[Fault]:
-    """Find M_ variables that clash with an argument or the model file."""
-    keys = catalogue(w)
-    if keys is None:
-        return
-    for variable, text in w.environment.items():
-        name = variable.removeprefix(_PREFIX).lower()
-        if not variable.startswith(_PREFIX) or variable != _PREFIX + name.upper():
-            continue
-        if keys.key(name) is None:
-            continue
-        argument = w.arguments.get(name)
-        model = keys.model(str(model_name(w.config, w.arguments))) or {}
-        if argument is not None and argument.origin != text.origin:
-            sentence = f"{variable} and the argument {name} both say it, and MaxText takes one"
-            yield Fault(variable, sentence, text.origin)
-        elif name in model and overrides_model(w.config, w.arguments) is False:
-            sentence = f"{variable} contradicts MaxText's file of the model, which sets {name}"
-            hint = "add override_model_config=true, or unset the variable"
-            yield Fault(variable, sentence, text.origin, hint)
 
 
 @RULES.rule(
@@ -267,29 +206,6 @@ def computed_value(w: Workload) -> Iterator[Fault]:
             hint = f"set {base}" if keys.key(base) else ""
             sentence = f"{name} is computed by MaxText; {shown(value.value)} here is ignored"
             yield Fault(name, sentence, value.origin, hint)
-
-
-@RULES.rule(
-    "KEY109",
-    "model without a file",
-    reason="MaxText only warns and trains the default architecture under that name.",
-    remedy="use a model that the release has a file for",
-    source="MaxText 0.2.5 configs/pyconfig.py:493",
-    stage="silent",
-)
-def model_without_file(w: Workload) -> Iterator[Fault]:
-    """Find a legal model name for which the release ships no file."""
-    keys = catalogue(w)
-    if keys is None:
-        return
-    name = model_name(w.config, w.arguments)
-    if not isinstance(name, str) or name == NO_MODEL or keys.check("model_name", name):
-        return
-    if keys.model(name) is None:
-        near = nearest(name, keys.models())
-        hint = f"did you mean {' or '.join(near)}?" if near else ""
-        sentence = f"MaxText {keys.release} knows the name {name}, but has no file for it"
-        yield Fault("model_name", sentence, w.where("model_name"), hint)
 
 
 @RULES.rule(

@@ -137,6 +137,8 @@ def _shards(w: Workload) -> Any:
         return UNKNOWN
     shares = [sizes.get(axis, 1) for axis in _BATCH_AXES]
     others = [size for axis, size in sizes.items() if axis not in _BATCH_AXES]
+    if w.devices is not None and whole(*sizes.values()) and prod(sizes.values()) != w.devices:
+        return UNKNOWN  # there is no such mesh, which its own rules say
     if not whole(*shares) and w.devices is not None and whole(*others) and prod(others) > 0:
         shares = [w.devices // prod(others)] if w.devices % prod(others) == 0 else [UNKNOWN]
     return prod(shares) if whole(*shares) and prod(shares) > 0 else UNKNOWN
@@ -169,10 +171,15 @@ def _write(w: Workload, total: int) -> str:
     stage="later",
 )
 def experts_on_fsdp(w: Workload) -> Iterator[Fault]:
-    """Find shard_exp_on_fsdp with experts that are no multiple of the FSDP degree."""
+    """Find shard_exp_on_fsdp with experts that are no multiple of the FSDP degree.
+
+    With an expert axis MEM114 says that the two do not go together.
+    """
     key = "shard_exp_on_fsdp"
     count, fsdp = w.value("num_experts"), w.value("fsdp_size")
     if w.value(key) is not True or not whole(count, fsdp) or count <= 1 or own_rules(w):
+        return
+    if w.value("expert_parallel_size") != 1:
         return
     if fsdp > 1 and count % fsdp:
         sentence = f"shard_exp_on_fsdp: {count} experts are not divisible by FSDP {fsdp}"

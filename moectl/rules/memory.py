@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from moectl.errors import shown
+from moectl.resolve.platforms import platform_hinted
 from moectl.rules.memory_case import (
     BATCH,
     GIB,
@@ -108,8 +110,18 @@ def _fits_few(w: Workload) -> Iterator[Fault]:
         blamed(w),
         f"{said}; {where}",
         w.where(blamed(w), BATCH, "model_name"),
-        "; ".join(filter(None, ["--hardware judges it for your GPUs", advice(w, found, None)])),
+        "; ".join(filter(None, [_whose(w), advice(w, found, None)])),
     )
+
+
+def _whose(w: Workload) -> str:
+    """Say how to have it judged for certain GPUs; a partition's name is a hint which."""
+    hinted = platform_hinted(w.batch)
+    if hinted is None:
+        return "--hardware judges it for your GPUs"
+    hardware, option = hinted
+    partition = option.value.text if option.value is not None else ""
+    return f"--hardware {hardware.name} judges it for what partition {shown(partition)} is called"
 
 
 def _share(found: Case, visible: int) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from moectl.errors import UnknownNameError
-from moectl.job import Hardware
-from moectl.rules.launching import SRUN, option_text, spoken, whole
+from moectl.resolve.platforms import platform_asked
+from moectl.rules.launching import SRUN, whole
 from moectl.rules.rule import Fault, rules
 from moectl.workload import Workload
 
@@ -84,7 +83,7 @@ def gpus_of_a_node(w: Workload) -> Iterator[Fault]:
     asked = whole(w.layout.gpus_per_node)
     if asked is None or w.layout.gpus_per_node is None:
         return
-    hardware = _typed_hardware(w) or w.hardware
+    hardware = platform_asked(w.batch, w.step, w.manifest) or w.hardware
     if hardware is None or asked <= hardware.gpus_per_node:
         return
     nodes = whole(w.layout.nodes)
@@ -98,17 +97,3 @@ def gpus_of_a_node(w: Workload) -> Iterator[Fault]:
         if even and total
         else f"--gpus-per-node={hardware.gpus_per_node}",
     )
-
-
-def _typed_hardware(w: Workload) -> Hardware | None:
-    """Return the platform whose name the GPU request gives as a type, e.g. "gb200:8"."""
-    for name in ("--gpus-per-node", "--gres"):
-        parts = (option_text(spoken(w, name)) or "").removeprefix("gpu:").split(":")
-        if len(parts) == 2 and "," not in parts[0]:
-            from moectl.facts.hardware import platform  # noqa: PLC0415 - only typed requests pay
-
-            try:
-                return platform(parts[0])
-            except UnknownNameError:
-                return None
-    return None

@@ -182,7 +182,10 @@ def no_coordinator(w: Workload) -> Iterator[Fault]:
     source=f"{_JAX}; public report jax-ml/jax issue 30073",
 )
 def not_in_srun(w: Workload) -> Iterator[Fault]:
-    """Find MaxText started beside srun."""
+    """Find MaxText started beside srun, or variables of a task written out in a file."""
+    if w.kind == "variables":
+        yield from _task_by_hand(w)
+        return
     if mode(w) != PROCESS_PER_GPU or w.batch is None or w.step is None:
         return
     if w.step.program not in _PYTHON or w.step not in w.batch.steps:
@@ -206,6 +209,28 @@ def not_in_srun(w: Workload) -> Iterator[Fault]:
             w.step.origin,
             "srun in front of the command",
         )
+
+
+def _task_by_hand(w: Workload) -> Iterator[Fault]:
+    """Judge a file of variables that says what only srun can say of each task."""
+    by_hand = [name for name in _TASK_VARIABLES if name in w.environment]
+    absent = [name for name in _TASK_VARIABLES if name not in w.environment]
+    if not by_hand:
+        return
+    first = by_hand[0]
+    yield Fault(
+        first,
+        f"{', '.join(by_hand)} {_is(by_hand)} set by hand"
+        + (
+            f" and {', '.join(absent)} {_is(absent)} not: in a shell that is no task of srun, JAX "
+            "does not find Slurm, or dies of the one that is missing"
+            if absent
+            else ": every process then takes the same rank"
+        ),
+        w.environment[first].origin,
+        "leave SLURM_* out: srun sets them in each task",
+        severity="warning",
+    )
 
 
 @RULES.rule(

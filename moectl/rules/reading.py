@@ -19,6 +19,12 @@ from moectl.job import Origin
 from moectl.rules.rule import Fault, Rule, rules
 
 RULES = rules()
+# What to do about a file as a whole, by what its refusal says; a line is mended otherwise.
+_WHOLE_FILE = (
+    ("it is larger than", "name the file that starts the job; configs and scripts are far smaller"),
+    ("it is not UTF-8 text", "save it as UTF-8 text; a binary file starts nothing"),
+    ("it is nested too deeply", "write it with fewer levels"),
+)
 _PLACE = re.compile(r"^(?P<file>.+?):(?P<line>\d+)(?::(?P<column>\d+))?: ", re.DOTALL)
 
 
@@ -82,16 +88,17 @@ def refusals(error: MoectlError, name: str) -> Iterator[Finding]:
         for single in error.errors:
             yield from refusals(single, name)
         return
-    message = str(error)
+    message, hint = str(error), ""
     origin = Origin(name, name)
     if isinstance(error, SourceError):
         message = error.sentence
+        hint = next((remedy for says, remedy in _WHOLE_FILE if message.startswith(says)), "")
         origin = Origin(name, error.path, error.line, None if error.line is None else 1)
     elif found := _PLACE.match(message):
         message = message[found.end() :]
         column = found["column"]
         origin = Origin(name, found["file"], int(found["line"]), int(column) if column else None)
-    yield _rule(error).finding(Fault("", message, origin))
+    yield _rule(error).finding(Fault("", message, origin, hint))
 
 
 def _rule(error: MoectlError) -> Rule:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Final
 
 from moectl.errors import ValueUsageError, shown
 from moectl.hostlist import expand, is_compact
@@ -23,6 +24,9 @@ from moectl.rules.rule import Fault, rules
 from moectl.workload import Workload
 
 RULES = rules()
+
+VARIABLES: Final = "variables"
+"""The kind of a workload that is a file of variables alone, whoever reads it."""
 
 _JAX = "JAX 0.12.0.1 _src/distributed.py:104-170 and _src/clusters/slurm_cluster.py"
 _MAXTEXT = "MaxText 0.2.5 utils/max_utils.py:283-347"
@@ -54,42 +58,83 @@ _OUTGOING_PORTS = (32768, 60999)  # Linux' default net.ipv4.ip_local_port_range
 
 _WHOLE_NODE = 4  # GPUs; no platform of the catalogue has fewer on a node
 
-_TIMEOUT = "jax_distributed_initialization_timeout"
-# JAX's own default is 300 s; an image import alone can take minutes.
-_SHORT_START = 60
-
 
 @RULES.rule(
     "NET101",
     "a coordinator nobody else can reach",
     reason="A loopback address is each node's own: the first process waits there, and the others "
     "ask themselves until the time-out.",
-    remedy='$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+    remedy="the name of the first node of the job",
     source=f"{_JAX}; public report jax-ml/jax pull request 13944",
 )
 def loopback(w: Workload) -> Iterator[Fault]:
-    """Find a loopback coordinator where there are several nodes."""
+    """Find a loopback coordinator where there are, or may be, several nodes."""
     nodes = _nodes(w)
-    if nodes is None or nodes < 2:
+    if nodes == 1 or (nodes is None and not _may_have_several_nodes(w)):
         return
-    for name in _READ_BY.get(mode(w), ()):
+    for name in _read(w):
         text = known(w.environment.get(name))
         if text is None or name == _PORT:
             continue
         host = _host(text.strip()) if name == _ADDRESS else text.strip().strip("[]")
         if not _is_loopback(host) and host not in _NO_HOST:
             continue
+        meet = (
+            f"{nodes} nodes cannot meet there"
+            if nodes is not None
+            else "how many nodes there are is not said, and several cannot meet there"
+        )
         yield Fault(
             name,
-            f"{shown(text)} is every node's own address; {nodes} nodes cannot meet there",
+            f"{shown(text)} is every node's own address; {meet}",
             w.where(name),
+            _first_host(w, name, text),
+            severity=None if nodes is not None else "warning",
         )
+
+
+def _may_have_several_nodes(w: Workload) -> bool:
+    """Whether a cluster starts it; a plain script may be meant for one machine."""
+    scheduled = w.batch is not None and w.batch.scheduled
+    return scheduled or w.kind == VARIABLES or (w.batch is None and w.layout.nodes is not None)
+
+
+def _first_host(w: Workload, name: str, text: str) -> str:
+    """Return what to write for the first node's name, with the port where it belongs."""
+    port = f":{text.rpartition(':')[2]}" if name == _ADDRESS and ":" in text else ""
+    if name == _ADDRESS and number(port[1:]) is None:
+        port = ":<port>"
+    if w.manifest is not None:
+        return (
+            f"the DNS name of the first pod, <job>-0.<service>{port}; its service is headless "
+            "(clusterIP: None)"
+        )
+    if w.kind == VARIABLES:
+        return f"{name}=<name of the first node>{port}"
+    host = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+    return f'{name}="{host}{port}"'
+
+
+def _way(w: Workload) -> str:
+    """Return MaxText's way onto GPUs; in a file of variables alone, the one they are for."""
+    if w.kind != VARIABLES:
+        return mode(w)
+    if _IP in w.environment:
+        return PROCESS_PER_NODE
+    return PROCESS_PER_GPU if {_ADDRESS, _PORT} & set(w.environment) else ""
+
+
+def _read(w: Workload) -> tuple[str, ...]:
+    """Return the variables that are read for the coordinator's place."""
+    if w.kind == VARIABLES:
+        return (_IP, _ADDRESS)
+    return _READ_BY.get(mode(w), ())
 
 
 def _nodes(w: Workload) -> int | None:
     """Return the nodes, or with one process a node the processes NNODES tells."""
     nodes = whole(w.layout.nodes)
-    if nodes is None and mode(w) == PROCESS_PER_NODE:
+    if nodes is None and (w.kind == VARIABLES or mode(w) == PROCESS_PER_NODE):
         nodes = number((known(w.environment.get("NNODES")) or "").strip())
     return nodes
 
@@ -117,7 +162,7 @@ def _host(address: str) -> str:
 )
 def port(w: Workload) -> Iterator[Fault]:
     """Find ports that do not exist, that only root gets, or that others take."""
-    if not mode(w):
+    if not _way(w):
         return
     for name, text, origin in _ports(w):
         plain = number(text.strip())
@@ -154,10 +199,10 @@ def _shared(name: str, plain: int, origin: Origin, gpus: int | None) -> Iterator
 def _ports(w: Workload) -> Iterator[tuple[str, str, Origin]]:
     """Yield the ports that count: variable, text, place."""
     found = known(w.environment.get(_PORT))
-    if found is not None and (mode(w) == PROCESS_PER_NODE or _ADDRESS not in w.environment):
+    if found is not None and (_way(w) == PROCESS_PER_NODE or _ADDRESS not in w.environment):
         yield _PORT, found, w.where(_PORT)
     address = known(w.environment.get(_ADDRESS))
-    if address is not None and mode(w) == PROCESS_PER_GPU and ":" in address:
+    if address is not None and _way(w) == PROCESS_PER_GPU and ":" in address:
         yield _ADDRESS, address.rpartition(":")[2], w.where(_ADDRESS)
 
 
@@ -171,7 +216,7 @@ def _ports(w: Workload) -> Iterator[tuple[str, str, Origin]]:
 )
 def address_form(w: Workload) -> Iterator[Fault]:
     """Find hosts with a port or a scheme, addresses without a port, a port left out."""
-    way = mode(w)
+    way = _way(w)
     if way == PROCESS_PER_NODE and _IP in w.environment:
         host = known(w.environment[_IP])
         if host is not None and (fault := _bad_host(host.strip())):
@@ -220,30 +265,6 @@ def unread(w: Workload) -> Iterator[Fault]:
     for name in (*_UNREAD_BY.get(way, ()), *(_READ_NOWHERE if way else ())):
         if name in w.environment:
             yield Fault(name, f"hardware={way} does not read {name}", w.where(name))
-
-
-@RULES.rule(
-    "NET105",
-    "a short time-out",
-    reason="The first process waits this long for all others, image import and slow nodes "
-    "included, and then ends the run.",
-    remedy="leave it at JAX's 300 s, or raise it with the number of nodes",
-    source=f"{_MAXTEXT}; {_JAX}",
-    severity="warning",
-    stage="later",
-)
-def timeouts(w: Workload) -> Iterator[Fault]:
-    """Find time-outs that end healthy runs."""
-    if not w.is_maxtext:
-        return
-    start = w.value(_TIMEOUT)
-    if w.said(_TIMEOUT) is not None and isinstance(start, int) and start < _SHORT_START:
-        yield Fault(
-            _TIMEOUT,
-            f"all processes must be there within {start} s",
-            w.where(_TIMEOUT),
-            severity="error" if start <= 0 else None,
-        )
 
 
 _SLURM_LISTS = r"SLURM_(?:JOB_|STEP_)?NODELIST"

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from moectl.errors import shown
-from moectl.facts.node_local import local_folder
+from moectl.facts.node_local import LocalFolder, local_folder, local_variable
+from moectl.rules import start_up
 from moectl.rules.launching import SRUN, environment_is_closed, whole
 from moectl.rules.rule import Fault, rules
-from moectl.workload import MARK, Workload
+from moectl.workload import MARK, UNKNOWN, Piece, Text, Workload
 
 RULES = rules()
 
 _OUTPUT, _LOCAL = "base_output_directory", "local_checkpoint_directory"
+_OUTPUT_VARIABLE = "M_BASE_OUTPUT_DIRECTORY"
 _CHECKPOINTS = "enable_checkpointing"
 _EMERGENCY = ("enable_emergency_checkpoint", "enable_multi_tier_checkpointing")
 _GOOGLE = "gs://"
 _CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
 _MOUNTS = "--container-mounts"
+_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 _ORBAX = "Orbax of MaxText 0.2.5, _src/serialization/tensorstore_utils.py:356"
 
 
 def _output(w: Workload) -> str | None:
     """Return the output directory that counts, where it is said and checkpoints go there."""
-    path = w.value(_OUTPUT)
-    if not w.is_maxtext or w.value(_CHECKPOINTS) is not True or w.said(_OUTPUT) is None:
-        return None
+    path, said = w.value(_OUTPUT), w.said(_OUTPUT)
+    if not w.is_maxtext or w.value(_CHECKPOINTS) is not True or said is None or not said.value:
+        return None  # for an empty one MaxText takes a folder below the working directory
     return path if isinstance(path, str) and path and MARK not in path else None
 
 
@@ -40,16 +44,13 @@ def _output(w: Workload) -> str | None:
 )
 def node_local_output(w: Workload) -> Iterator[Fault]:
     """Find output on a node's own disk where there are several nodes."""
-    path = _output(w)
-    if path is None or not path.startswith("/"):
-        return
     nodes = whole(w.layout.nodes)
-    if nodes is None and w.layout.nodes is None and whole(w.layout.gpus) == 1:
+    if nodes == 1 or (w.layout.nodes is None and whole(w.layout.gpus) == 1):
         return
-    place = _on_host(w, path)
-    found = local_folder(place) if place is not None else None
-    if found is None or nodes == 1:
+    told = _place(w)
+    if told is None:
         return
+    path, found = told
     where = f"{nodes} nodes" if nodes is not None else "several nodes, if there are"
     yield Fault(
         _OUTPUT,
@@ -58,6 +59,79 @@ def node_local_output(w: Workload) -> Iterator[Fault]:
         w.where(_OUTPUT),
         severity="error" if nodes is not None and found.certain else "warning",
     )
+
+
+def _place(w: Workload) -> tuple[str, LocalFolder] | None:
+    """Return the output directory as said, and the folder of the node that it lies in."""
+    path = _output(w)
+    if path is not None:
+        place = _on_host(w, path) if path.startswith("/") else None
+        found = local_folder(place) if place is not None else None
+        return (path, found) if found is not None else None
+    text = _partly_known(w)
+    if text is None:
+        return None
+    begin, shown_as = text.text.partition(MARK)[0], _as_written(text)
+    if not begin:
+        variable = _VARIABLE.match(text.pieces[0].raw) if text.pieces else None
+        found = local_variable(variable[1]) if variable else None
+        return (shown_as, found) if found is not None else None
+    folder = begin.rpartition("/")[0]
+    if not begin.startswith("/") or _mounted_below(w, folder):
+        return None
+    place = _on_host(w, f"{folder}/")
+    found = local_folder(place) if place is not None else None
+    return (shown_as, found) if found is not None else None
+
+
+def _as_written(text: Text) -> str:
+    return "".join(piece.raw or piece.text for piece in text.pieces).replace(MARK, "...")
+
+
+def _partly_known(w: Workload) -> Text | None:
+    """Return the output directory of the command line where a part of it is not known."""
+    said = w.arguments.get(_OUTPUT)
+    if not w.is_maxtext or w.value(_CHECKPOINTS) is not True or said is None or w.step is None:
+        return None
+    if said.value is not UNKNOWN:
+        return None
+    variable = w.environment.get(_OUTPUT_VARIABLE)
+    if variable is not None and variable.origin == said.origin:
+        return variable
+    waiting, found = [w.step], None
+    while waiting:
+        step = waiting.pop()
+        waiting += step.inside
+        for word in step.words:
+            if word.text.startswith(f"{_OUTPUT}=") and word.origin.line == said.origin.line:
+                found = word
+    return _after(found, len(_OUTPUT) + 1) if found is not None else None
+
+
+def _after(text: Text, offset: int) -> Text:
+    """Return what stands in a text from `offset` on."""
+    pieces: list[Piece] = []
+    for piece in text.pieces:
+        if offset >= len(piece.text):
+            offset -= len(piece.text)
+            continue
+        raw = "" if offset else piece.raw
+        pieces.append(Piece(piece.text[offset:], text.origin, raw))
+        offset = 0
+    return Text(tuple(pieces))
+
+
+def _mounted_below(w: Workload, folder: str) -> bool:
+    """Whether a mount of the container may lie over the part of the path that is not known."""
+    option = w.step.option(_MOUNTS) if w.step is not None else None
+    if option is None or option.value is None:
+        return False
+    for entry in option.value.text.split(","):
+        source, _, rest = entry.partition(":")
+        target = rest.partition(":")[0] or source
+        if MARK in target or target.startswith(f"{folder}/"):
+            return True
+    return False
 
 
 def _on_host(w: Workload, path: str) -> str | None:
@@ -86,8 +160,10 @@ def _on_host(w: Workload, path: str) -> str | None:
 )
 def relative_output(w: Workload) -> Iterator[Fault]:
     """Find an output directory that is no absolute path."""
-    path = _output(w)
-    if path is not None and not path.startswith("/") and "://" not in path:
+    path = begin = _output(w)
+    if path is None and (text := _partly_known(w)) is not None:
+        path, begin = _as_written(text), text.text.partition(MARK)[0]
+    if path is not None and begin and not begin.startswith("/") and "://" not in path:
         yield Fault(
             _OUTPUT,
             f"{shown(path)} is not absolute, and the first checkpoint fails",
@@ -167,3 +243,7 @@ def unmounted_output(w: Workload) -> Iterator[Fault]:
         _OUTPUT, f"{shown(path)} is in no mount of the container, and is lost with it",
         w.where(_OUTPUT),
     )  # fmt: skip
+
+
+# What a config says of its start holds without a script, as what it says of its output does.
+RULES.all.extend(start_up.RULES.all)

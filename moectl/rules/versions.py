@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from moectl.facts import images
 from moectl.facts.yaml_facts import read
@@ -45,6 +46,60 @@ def _lacks(w: Workload) -> Iterator[Fault]:
             origin_of(w, key),
             f"use ghcr.io/nvidia/jax:maxtext-{first} or a later one, or {key}=false",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fix:
+    """A fault of MaxText's own that images before a day have.
+
+    Attributes:
+        day: the first day whose images may have the fix.
+        when: MaxText keys and the values with which the fault strikes; the first is blamed.
+        what: what happens.
+        instead: what to do without a newer image.
+    """
+
+    day: str
+    when: tuple[tuple[str, object], ...]
+    what: str
+    instead: str
+
+
+_FIXES = (
+    # AI-Hypercomputer/maxtext pull request 1281
+    _Fix(
+        "2025-05-01",
+        (("enable_emergency_checkpoint", True), ("hardware", "gpu_multiprocess")),
+        "all processes of a node write emergency checkpoints into one folder and collide",
+        "enable_emergency_checkpoint=false",
+    ),
+)
+
+
+@RULES.rule(
+    "VER106",
+    "the image is older than a fix",
+    reason="what the config asks for fails with the MaxText of that day",
+    remedy="use a newer image",
+    source="AI-Hypercomputer/maxtext pull request 1281; MaxText 0.2.5 "
+    "common/emergency_checkpointing.py:65",
+)
+def _unfixed(w: Workload) -> Iterator[Fault]:
+    reference = _named(w)
+    if reference is None or not w.is_maxtext or _probed(w):
+        return
+    day = date_of(reference)
+    for fix in _FIXES:
+        if not day or day >= fix.day[: len(day)]:
+            continue
+        if all(w.value(key) == value for key, value in fix.when):
+            key = fix.when[0][0]
+            yield Fault(
+                key,
+                f"the image is of {day}: {fix.what}, as all before {fix.day[:7]} do",
+                w.where(key),
+                f"an image of {fix.day} or later, or {fix.instead}",
+            )
 
 
 @RULES.rule(
@@ -154,7 +209,10 @@ def date_of(reference: str) -> str:
     import re  # noqa: PLC0415 - compiling costs, and only a fault asks
 
     found = re.search(_DATE, tag_of(reference) or "", re.ASCII)
-    return found.group() if found else _month(reference) or ""
+    if found is None:
+        return _month(reference) or ""
+    digits = found.group().replace("-", "")
+    return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
 
 
 def tag_of(reference: str) -> str | None:

@@ -38,7 +38,7 @@ def given_twice(w: Workload) -> Iterator[Fault]:
             if _same(w, earlier, later) or _edits(w, later):
                 continue
             place = read.text.at(later.offset)
-            where = f"line {place.line}" if place.line else "later in the text"
+            where = f"in line {place.line}" if place.line else "later in the text"
             message = f"{_said(earlier)} does not count: {_said(later)} stands {where}"
             yield Fault(earlier.name, message, read.text.at(earlier.offset))
 

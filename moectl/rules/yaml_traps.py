@@ -16,11 +16,14 @@ from moectl.facts import maxtext
 from moectl.facts.maxtext import Catalogue
 from moectl.facts.maxtext_key import Key, split_type
 from moectl.findings import Severity
-from moectl.job import Value
+from moectl.rules import model_files
+from moectl.rules.model_files import word_read_as_boolean
 from moectl.rules.rule import Fault, Rule, Stage, rules
+from moectl.settings.sources.belongs import MODEL_FILE
 from moectl.settings.sources.source import Written
 from moectl.workload import Workload
 
+__all__ = ["RULES", "word_read_as_boolean"]
 RULES = rules()
 _OMEGACONF: Final = "OmegaConf 2.4.0 omegaconf/_utils.py get_yaml_loader, as MaxText 0.2.5 loads it"
 _LOADER: Final = "MaxText 0.2.5 configs/pyconfig.py:182-197"
@@ -83,6 +86,12 @@ _READ: Final[tuple[tuple[str, Severity, Stage, str, str, str, str], ...]] = (
     ("ARG109", "error", "config", "M_ variable that cannot be read",
      "It is read by the type of the value it replaces.", "give it on the command line",
      "MaxText 0.2.5 configs/pyconfig.py:500-545"),
+    ("ARG110", "warning", "silent", "M_ variable that MaxText does not read",
+     "It looks for the variables M_<KEY> of its keys, in capital letters, and for no others.",
+     "write M_ and the key in capital letters", "MaxText 0.2.5 configs/pyconfig.py:500-545"),
+    ("ARG111", "error", "config", "M_ variable with a value that its key cannot have",
+     "A variable replaces the value of the config, and is judged like it.",
+     "use a value that the message calls legal", "MaxText 0.2.5 configs/pyconfig.py:500-545"),
     ("SRC101", "error", "reads", "no text file", "Binary files and the like are no settings.",
      "give a text file", "moectl"),
     ("SRC102", "error", "reads", "Windows line ends",
@@ -106,7 +115,7 @@ RULES.all.extend(
 
 def _written(w: Workload) -> Iterator[tuple[Key, Written, Catalogue]]:
     """Yield every known key of the YAML whose value is a scalar, as it is written."""
-    if not w.is_maxtext:
+    if not w.is_maxtext and w.kind != MODEL_FILE:
         return
     try:
         catalogue = maxtext.load(w.maxtext)
@@ -116,18 +125,6 @@ def _written(w: Workload) -> Iterator[tuple[Key, Written, Catalogue]]:
         key = catalogue.key(name)
         if key is not None and not key.parent and isinstance(value, Written) and value.spot:
             yield key, value, catalogue
-
-
-def word_read_as_boolean(key: Key, value: Value) -> bool:
-    """Whether a bare word became a boolean where the key takes a word, not a boolean."""
-    kinds = set(split_type(key.type))
-    return (
-        isinstance(value, Written)
-        and not value.style
-        and isinstance(value.value, bool)
-        and not kinds & {"bool", "any"}
-        and bool(kinds & {"str", "enum", "list[str]"})
-    )
 
 
 @RULES.rule(
@@ -286,7 +283,16 @@ def dotless(w: Workload) -> Iterator[Fault]:
             key.name,
             f"{value.raw} is the number {value.value} to MaxText, and text to plain PyYAML.",
             value.spot or value.origin,
+            f"nothing to do for MaxText; write {_with_dot(value.raw)} where other tools read the "
+            "file",
         )
+
+
+def _with_dot(raw: str) -> str:
+    """Return a number as every reader takes it: `1e-8` as `1.0e-8`, `3e5` as `3.0e+5`."""
+    digits, _, exponent = raw.lower().partition("e")
+    sign = "" if exponent.startswith(("+", "-")) else "+"
+    return f"{digits}.0e{sign}{exponent}"
 
 
 @RULES.rule(
@@ -308,6 +314,9 @@ def interpolation(w: Workload) -> Iterator[Fault]:
                 f"{shown(value.raw, 60)} is filled in from the environment when MaxText starts.",
                 value.spot or value.origin,
             )
+
+
+RULES.all.extend(model_files.RULES.all)
 
 
 def _takes_number(key: Key) -> bool:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
+from moectl.facts.slurm_options import load as slurm
 from moectl.job import Origin, Value
-from moectl.workload import MARK, UNKNOWN, Batch, Layout, Option, Step
+from moectl.workload import MARK, UNKNOWN, Batch, Layout, Option, Step, Text
 
 LAUNCHER: Final = "srun"
 """The program whose options lay out processes."""
@@ -31,6 +33,12 @@ _GPU_OPTIONS: Final = (
     "--tres-per-task",
 )
 _TASK_COUNTS: Final = ("--ntasks", "--ntasks-per-node")
+_DASHES: Final = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+# Options of numbers, whose value never begins with =.
+_COUNTED: Final = frozenset({
+    "--nodes", "--ntasks", "--ntasks-per-node", "--gpus", "--gpus-per-node", "--gpus-per-task",
+    "--cpus-per-task",
+})  # fmt: skip
 # Options that let Slurm choose another number of tasks than one a node.
 _TASK_OPTIONS: Final = (
     "--ntasks",
@@ -91,8 +99,10 @@ class _Said:
 
     def __init__(self, own: tuple[Option, ...], directives: tuple[Option, ...]) -> None:
         # The last of a name counts, and srun's before sbatch's.
-        self._own: Mapping[str, Option] = {option.name: option for option in own}
-        self._batch: Mapping[str, Option] = {option.name: option for option in directives}
+        self._own: Mapping[str, Option] = {option.name: option for option in map(meant, own)}
+        self._batch: Mapping[str, Option] = {
+            option.name: option for option in map(meant, directives)
+        }
 
     def option(self, *names: str) -> Option | None:
         for options in (self._own, self._batch):
@@ -123,6 +133,31 @@ class _Said:
         allocated = self._batch.get("--nodes")
         same = allocated is not None and _text(allocated) == _text(nodes)
         return not same and any(name in self._batch for name in _TASK_COUNTS)
+
+
+def meant(option: Option) -> Option:
+    """Return the option that one with wrong dashes or a wrong = is meant to be, else itself.
+
+    Slurm refuses "-nodes=2", "---nodes=2", "--N 2", "-N=2" and dashes of word processors. That
+    is a finding of its own; what else is wrong with the script is judged as it is meant.
+    """
+    name, text = option.name, _text(option)
+    if text is not None and text.startswith("=") and name in _COUNTED:
+        return _with_value(option, name, text[1:])
+    word = name.lstrip(_DASHES)
+    if word == name or MARK in name or name in slurm().options:
+        return option
+    word, equals, value = word.partition("=")
+    long = f"--{word}"
+    if len(word) == 1:
+        long = next((o.name for o in slurm().options.values() if o.short == f"-{word}"), "")
+    if long not in slurm().options:
+        return option
+    return _with_value(option, long, value) if equals else replace(option, name=long)
+
+
+def _with_value(option: Option, name: str, value: str) -> Option:
+    return replace(option, name=name, value=Text.of(value, option.origin))
 
 
 def count(text: str | None) -> int | None:

@@ -189,7 +189,11 @@ class Site:
 
     def until(self, job: str, *states: str, limit: float = 40) -> None:
         """Wait until a job is in one of the states."""
-        eventually(lambda: self.state(job) in states, f"{job} {states}", limit)
+        deadline = time.monotonic() + limit
+        while self.state(job) not in states:
+            if time.monotonic() > deadline:
+                raise TimeoutError(self.slurm.run("scontrol", "show", "job", job).stdout)
+            time.sleep(0.1)
 
 
 def eventually(true: Callable[[], bool], what: str, limit: float = 40) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +14,30 @@ from moectl.errors import BackendError
 from moectl.launch.backend import JobState, Wanted
 from moectl.launch.record import RunRecord
 from moectl.launch.store import Store
+
+# Runs a command's function as the door does, in a process of its own.
+PROGRAM = """
+import sys
+from moectl.__main__ import run
+from moectl.cli.command import Command
+try:
+    code = run(Command("x", "", "moectl.cli.{name}:run"), {values!r})
+    sys.stdout.flush()
+except BrokenPipeError:
+    sys.stdout = None
+    code = 0
+sys.exit(code)
+"""
+
+
+def process(name: str, values: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+    """Start a command in a process of its own, its outputs in pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM.format(name=name, values=dict(values))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent.parent)},
+    )
 
 
 @dataclass

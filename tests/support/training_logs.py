@@ -52,6 +52,12 @@ VICTIM = (
     "service detected fatal errors. This most likely indicates that another task died; see the "
     "other task logs for more details.\n"
 )
+SILENT = (
+    "E1130 15:33:21.928808   11979 coordination_service.cc:1148] Barrier(Shutdown::0) has passed "
+    "with status: INTERNAL: Barrier failed because: task is set to ERROR: UNAVAILABLE: Task 1 "
+    "heartbeat timeout. This indicates that the remote task has failed, got preempted, or "
+    "crashed unexpectedly.\n"
+)
 STACKS = 'Fatal Python error: Aborted\n\nCurrent thread 0x00007f9f18d05b80:\n  File "train.py"\n'
 MEMORY = (
     "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "

@@ -8,23 +8,35 @@ and time that grow with the square of a hostile file.
 
 from __future__ import annotations
 
+from moectl.settings.shell.doubts import Doubts, soften
 from moectl.settings.shell.maxtext import MaxTextStart, maxtext_commands
 from moectl.settings.shell.read import (
     Reading,
+    Script,
     UnreadRest,
+    made_file,
     read,
     read_script,
     stray_directives,
     unexported,
 )
+from moectl.settings.shell.worlds import CERTAIN, LIKELY, ShellFault, World
 
 __all__ = [
+    "CERTAIN",
+    "LIKELY",
+    "Doubts",
     "MaxTextStart",
     "Reading",
+    "Script",
+    "ShellFault",
     "UnreadRest",
+    "World",
+    "made_file",
     "maxtext_commands",
     "read",
     "read_script",
+    "soften",
     "stray_directives",
     "unexported",
 ]

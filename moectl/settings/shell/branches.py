@@ -34,7 +34,6 @@ class Branches:
         chosen: State | None = None
         for number, (condition, body) in enumerate(command.branches):
             self._fold.items(condition)
-            notes.leaned = False
             known = self._answer(condition)
             leaned = notes.leaned
             if known is False:

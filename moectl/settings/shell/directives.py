@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from moectl.settings.shell.grammar import parse
 from moectl.settings.shell.options import split_slurm
 from moectl.settings.shell.source import Source
 from moectl.workload import Option, Piece, Text
@@ -35,13 +36,19 @@ def stray(source: Source) -> list[Option]:
     Those are lines after the first command, in another letter case, or with something before
     or inside the word; `##SBATCH`, the common way to switch one off, is not among them.
     """
-    found: list[Option] = []
+    lines: list[tuple[int, str, int]] = []
     for start, line, counts in _lines(source):
         near = _NEAR.match(line)
         exact = line.startswith(_WORD)
         if near and not (exact and counts) and not near.group().lstrip().startswith("##"):
-            found.extend(_options(source, start + near.end(), line[near.end() :]))
-    return found
+            lines.append((start, line, near.end()))
+    if lines and "<<" in source.text:
+        # A here-document is no part of the script: it may be a script of its own.
+        documents = parse(source.text).documents
+        lines = [row for row in lines if not any(a <= row[0] < b for a, b in documents)]
+    return [
+        option for start, line, end in lines for option in _options(source, start + end, line[end:])
+    ]
 
 
 def _lines(source: Source) -> Iterator[tuple[int, str, bool]]:

@@ -155,12 +155,17 @@ class Fold:
                 if known is None:
                     self._maybe(pipeline)
                     continue
+                if self.budget.notes.leaned:
+                    self._unless_it_ends(pipeline)
+                    before = pipeline
+                    continue
             self._pipeline(pipeline)
             before = pipeline
 
     def verdict(self, pipeline: Pipeline) -> bool | None:
         """Return what a command certainly answers as a condition, or None."""
         command = pipeline.commands[-1]
+        self.budget.notes.leaned = False
         if len(pipeline.commands) > 1 or not isinstance(command, Simple | Test):
             return None
         found = certain_verdict(command, self.expander())
@@ -173,6 +178,17 @@ class Fold:
             if self.choice(1) == 0 and not self.state.gone:
                 return
         self.meet([without, self.state])
+
+    def _unless_it_ends(self, pipeline: Pipeline) -> None:
+        """Follow what runs when nobody sets a variable, but for `[ -z "$X" ] && exit`.
+
+        A script that ends without the variable counts on somebody who sets it.
+        """
+        before = self.state.copy(self.budget)
+        self._pipeline(pipeline)
+        if self.state.gone:
+            self.state.become(before)
+            self.state.ended = self.state.returned = False
 
     def choice(self, bodies: int) -> int | None:
         """Return which of the bodies of an open choice is taken; None when that stays open."""

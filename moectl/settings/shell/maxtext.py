@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from moectl.facts.launchers import load as launchers
 from moectl.job import Origin
-from moectl.settings.shell.wrappers import program_of, python_words, unwrapped
+from moectl.settings.shell.modules import meant
+from moectl.settings.shell.wrappers import program_of, python_words, started_in, unwrapped
 from moectl.workload import Step, Text
 
 
@@ -16,7 +17,8 @@ class MaxTextStart:
     """One start of MaxText.
 
     Attributes:
-        module: e.g. "maxtext.trainers.pre_train.train", also where its file is started.
+        module: e.g. "maxtext.trainers.pre_train.train", also where its file is started, or
+            where its name is misspelt.
         words: its arguments: the config's path, then key=value words.
         origin: where the module or file is named.
         environment: the variables of its process.
@@ -47,7 +49,7 @@ def maxtext_commands(step: Step, outer: tuple[Step, ...] = ()) -> Iterator[MaxTe
     words, environment = step.words, step.environment
     if launcher is not None and launcher.role == "container" and not step.inside and words:
         subcommand = launcher.subcommands.get(words[0].text)
-        words = words[1 + subcommand.operands :] if subcommand is not None else ()
+        words = started_in(subcommand, words[1:]) if subcommand is not None else ()
     if launcher is None or launcher.role != "python":
         words, environment = unwrapped(words, environment)
         started = program_of(words) if words else None
@@ -56,6 +58,8 @@ def maxtext_commands(step: Step, outer: tuple[Step, ...] = ()) -> Iterator[MaxTe
         kind, name, arguments = found
         table = launchers()
         module = table.maxtext(module=name.text) if kind == "-m" else table.maxtext(path=name.text)
+        if module is None and kind == "-m":
+            module = meant(name)
         if module is not None:
             yield MaxTextStart(module, arguments, name.origin, environment, steps)
     for inside in step.inside:

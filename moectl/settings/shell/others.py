@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from moectl.settings.shell.source import Source
-from moectl.settings.shell.worlds import MAX_FILE_DEPTH, MAX_FILES, Notes
+from moectl.settings.shell.worlds import MAX_FILE_DEPTH, MAX_FILES, MAX_READS, Notes
 from moectl.workload import MARK, Text
 
 _LARGEST = 1 << 20
@@ -49,12 +49,16 @@ def opened(notes: Notes, path: Text, *, tells: bool = True) -> tuple[str, str] |
         if tells:
             notes.told[_sentence(path)] = None
         return None
-    text = notes.open_file(found) if notes.opened < MAX_FILES else None
+    if notes.opened.get(name, 0) >= MAX_READS:
+        return None
+    text = notes.open_file(found) if len(notes.opened) < MAX_FILES else None
     if text is None or len(text) > _LARGEST or "\0" in text:
         if tells:
             notes.told[_sentence(path)] = None
         return None
-    notes.opened += 1
+    if name not in notes.opened:
+        notes.texts.append(text)
+    notes.opened[name] = notes.opened.get(name, 0) + 1
     return name, text
 
 

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from moectl.settings.shell.source import cut
+from moectl.settings.shell.syntax import Part, Word
 from moectl.workload import Piece, Text
+
+if TYPE_CHECKING:
+    from moectl.settings.shell.expand import Expander
+
+CUTS = frozenset({"#", "##", "%", "%%"})
+OPERATORS = CUTS | {"/", "//", ":"}
 
 _META = re.compile(r"[*?\[\\]|[?*+@!]\(")
 _SLICE = re.compile(r"(\d{1,6})(?::(\d{1,6}))?")
@@ -24,7 +34,9 @@ def trimmed(text: Text, operator: str, pattern: str) -> Text | None:
     whole = text.text
     star = "*" in pattern
     front = operator[0] == "#"
-    literal = (pattern.removeprefix("*") if front else pattern.removesuffix("*")) if star else pattern
+    literal = (
+        (pattern.removeprefix("*") if front else pattern.removesuffix("*")) if star else pattern
+    )
     if _META.search(literal):
         return None
     if not star:
@@ -81,3 +93,51 @@ def translated(text: Text, old: str, new: str) -> Text | None:
 def part(text: Text, start: int, end: int | None) -> Text:
     """Return the characters from `start` to `end`; empty text keeps no place."""
     return Text(cut(text.pieces, start, len(text.text) if end is None else end))
+
+
+def changed(expander: Expander, text: Text | None, part: Part) -> Text | None:
+    """Return what `${X//a/b}` and its like make of known text; None for anything else."""
+    if text is None:
+        return Text(())
+    if not text.known or part.word is None or part.index in {"@", "*"}:
+        return None
+    if part.operator == ":":
+        return sliced(text, expander.source.text[part.word.start : part.word.end])
+    if part.operator in CUTS:
+        pattern = _pattern(expander, part.word.parts, part.word.start)
+        return None if pattern is None else trimmed(text, part.operator, pattern)
+    halves = _halves(part.word, expander.source.text)
+    if halves is None:
+        return None
+    pattern, new = (_pattern(expander, half, part.word.start) for half in halves)
+    if pattern is None or new is None:
+        return None
+    return replaced(text, part.operator, pattern, new)
+
+
+def _pattern(expander: Expander, parts: Sequence[Part], start: int) -> str | None:
+    """Return the characters of a pattern; None when some of them are not known."""
+    if any(part.quoted and part.kind != "text" and part.text in "*?[" for part in parts):
+        return None
+    quoted = any(
+        part.quoted and any(c in "*?[" for c in expander.source.text[part.start : part.end])
+        for part in parts
+    )
+    text = expander.parts(parts, start)
+    return text.text if text.known and not quoted else None
+
+
+def _halves(word: Word, source: str) -> tuple[list[Part], list[Part]] | None:
+    """Split the word of `${X/a/b}` at its slash; None for what is not plain."""
+    left: list[Part] = []
+    for number, part in enumerate(word.parts):
+        quotes = part.start > word.start and source[part.start - 1] in "'\""
+        at = source.find("/", part.start, part.end) if part.kind == "text" and not quotes else -1
+        if at >= 0:
+            before = replace(part, end=at)
+            after = replace(part, start=at + 1)
+            left += [before] if before.end > before.start else []
+            right = [after] if after.end > after.start else []
+            return left, [*right, *word.parts[number + 1 :]]
+        left.append(part)
+    return left, []

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import posixpath
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
+from moectl.facts.launchers import load as launchers
 from moectl.job import Origin
 from moectl.settings.shell.directives import directives, stray
+from moectl.settings.shell.doubts import Doubts, doubted
+from moectl.settings.shell.environments import exported
 from moectl.settings.shell.fold import Fold
+from moectl.settings.shell.slips import unexported as unexported_settings
 from moectl.settings.shell.source import Source
-from moectl.settings.shell.state import Budget, ReadingStopped, State
-from moectl.workload import Batch, Option, Text
+from moectl.settings.shell.state import Budget, ReadingStopped, State, Variable
+from moectl.settings.shell.worlds import CERTAIN, Notes, ShellFault, World
+from moectl.workload import Batch, Option, Step, Text
+
+__all__ = ["Reading", "Script", "UnreadRest", "read", "read_script", "stray_directives"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +27,19 @@ class UnreadRest:
 
     clause: str
     origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Script(Batch):
+    """A script, with what else reading it has shown.
+
+    Attributes:
+        faults: commands that a shell refuses, or reads otherwise than they look.
+        files: texts that it writes by here-documents and the like, by the path as it says it.
+    """
+
+    faults: tuple[ShellFault, ...] = ()
+    files: Mapping[str, Text] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +53,56 @@ class Reading:
             of a value that is not quoted (`export XLA_FLAGS=--a=1 --b=2`).
         unread: where a shell would stop reading, or None.
         complete: whether it was followed to its end; a script too large or too deep is not.
+        told: sentences about files that could not be had.
+        doubts: what this reading takes for granted, and what else is worth reading.
     """
 
-    batch: Batch
+    batch: Script
     unexported: Mapping[str, Text]
     strays: tuple[Text, ...]
     unread: UnreadRest | None
     complete: bool
+    told: tuple[str, ...] = ()
+    doubts: Doubts = field(default_factory=Doubts)
+
+    @property
+    def files(self) -> Mapping[str, Text]:
+        """Return the texts that the script writes, by path."""
+        return self.batch.files
+
+    @property
+    def assumed(self) -> frozenset[str]:
+        """Return the variables whose defaults count when nobody sets them."""
+        return self.doubts.assumed
 
 
-def read(text: str, path: str) -> Reading:
+def read(
+    text: str,
+    path: str,
+    open_file: Callable[[str], str | None] | None = None,
+    world: World = CERTAIN,
+    environment: Mapping[str, Text] | None = None,
+) -> Reading:
     """Read a script.
 
     Args:
         text: the script; line ends may be those of DOS.
         path: its path, for the places.
+        open_file: gives the text of a file that the script reads or runs, by its path from
+            the folder of the script; None when it cannot be had.
+        world: what is taken for granted.
+        environment: variables that its shell begins with, exported.
 
     Returns:
         What it says; nothing is raised for any text.
     """
     source = Source.of_file(text, path)
     found = directives(source)
-    fold = Fold(source, State(), Budget())
+    notes = Notes(world=world, open_file=open_file, folder=posixpath.dirname(path))
+    notes.chain.append(posixpath.normpath(path))
+    start = exported(found, environment or {})
+    state = State({name: Variable(value, exported=True) for name, value in start.items()})
+    fold = Fold(source, state, Budget(notes=notes))
     complete = True
     try:
         fold.run()
@@ -64,28 +113,61 @@ def read(text: str, path: str) -> Reading:
         unread = UnreadRest(trouble.clause, source.origin(trouble.offset))
     elif trouble is not None:
         complete = False
-    environment = fold.state.exported() if complete else {}
     plain = {
         name: variable.text
         for name, variable in fold.state.variables.items()
         if variable.text is not None and not variable.exported
     }
+    steps = tuple(fold.steps)
+    if not complete:
+        notes.assumed.clear()
+        notes.dropped.clear()
+        notes.bodies = 0
+    faults = list(notes.faults)
+    if complete:
+        faults += unexported_settings(fold.state, steps, source, notes.texts)
     return Reading(
-        batch=Batch(
+        batch=Script(
             directives=found,
-            steps=tuple(fold.steps),
+            steps=steps,
             scheduled=bool(found),
-            environment=environment,
+            environment=fold.state.exported() if complete else {},
             text=text,
+            faults=tuple(faults),
+            files=dict(notes.files),
         ),
         unexported=plain if complete else {},
         strays=tuple(dict.fromkeys(fold.strays)),
         unread=unread,
         complete=complete,
+        told=tuple(notes.told),
+        doubts=_doubts(notes, steps),
     )
 
 
-def read_script(text: str, path: str) -> Batch:
+def _doubts(notes: Notes, steps: tuple[Step, ...]) -> Doubts:
+    certain = notes.world == CERTAIN
+    places, names = ({}, {}) if certain else doubted(steps)
+    return Doubts(
+        world=notes.world,
+        worlds=notes.others() if certain and (notes.starts or _sets(steps)) else (),
+        assumed=frozenset(notes.assumed),
+        dropped={(o.file, o.line, o.column): names for o, names in notes.dropped.items()},
+        possible=tuple(dict.fromkeys(notes.possible)),
+        places=places,
+        names=names,
+    )
+
+
+def _sets(steps: tuple[Step, ...]) -> bool:
+    """Whether a step gets a variable that the processes of a job read."""
+    setting = launchers().setting
+    return any(setting(name) for step in steps for name in step.environment) or any(
+        _sets(step.inside) for step in steps
+    )
+
+
+def read_script(text: str, path: str) -> Script:
     """Return the directives and the steps of a script; see `read`."""
     return read(text, path).batch
 
@@ -98,3 +180,26 @@ def stray_directives(text: str, path: str = "") -> list[Option]:
 def unexported(text: str, path: str = "") -> Mapping[str, Text]:
     """Return the variables a script sets and never exports, with their last value."""
     return read(text, path).unexported
+
+
+def made_file(files: Mapping[str, Text], path: str) -> str | None:
+    """Return the text of a file that a script writes, for reading it in the script's place.
+
+    Args:
+        files: `Script.files`.
+        path: as a command of the script names it.
+
+    Returns:
+        The text with empty lines before it, so that its lines are those of the script; None
+        when the script does not write it, or when not all of it is known or stands together.
+    """
+    found = files.get(path.removeprefix("./"))
+    if found is None or not found.known or not found.pieces:
+        return None
+    first = found.origin.line or 1
+    lines = 0
+    for piece in found.pieces:
+        if (piece.origin.line or 0) != first + lines and not piece.raw:
+            return None
+        lines += piece.text.count("\n")
+    return "\n" * (first - 1) + found.text

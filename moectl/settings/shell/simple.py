@@ -103,7 +103,10 @@ class CommandReader(WordReader):
         self.blank()
         word = self.word()
         if word.end == word.start:
-            raise ShellSyntaxError(found.start(), "has a redirection to nowhere")
+            # A placeholder such as <YOUR_TOKEN> is two redirections to a shell.
+            nothing = self.at >= self.end or self.text[self.at] in "\n;&|)<>"
+            clause = "takes < or > for a redirection, and finds no name behind it (a placeholder?)"
+            raise ShellSyntaxError(found.start(), clause, certain=nothing)
         redirect = Redirect(operator, descriptor, word)
         if operator in {"<<", "<<-"}:
             literal = any(part.quoted for part in word.parts)

@@ -77,20 +77,35 @@ def expanded_name(fold: Fold, command: str, word: Text) -> None:
 def lost_arguments(fold: Fold, assignments: Sequence[Assignment]) -> None:
     """Note assignments right behind a start of MaxText that nothing reads: its arguments."""
     source = fold.source
+    cause = {(f.kind, f.origin.file, f.origin.line) for f in fold.budget.notes.faults}
     for assignment in assignments:
+        place = source.origin(assignment.start)
+        line = place.line or 0
+        if ("rest of a command", place.file, line) in cause:
+            return
+        if ("blank behind a backslash", place.file, line - 1) in cause:
+            return
         raw = source.text[assignment.start : assignment.word.end] if assignment.word else ""
         if not _SMALL.fullmatch(assignment.name) or _STATUS.search(raw) or not raw:
             continue
         if re.search(rf"\$\{{?{assignment.name}\b", source.text):
             continue
-        place = Text((Piece("", source.origin(assignment.start)),))
-        note(fold, "argument behind a command", assignment.name, raw[:_LONGEST], place)
+        text = Text((Piece("", place),))
+        note(fold, "argument behind a command", assignment.name, raw[:_LONGEST], text)
 
 
-def unexported(state: State, steps: Sequence[Step], source: Source) -> list[ShellFault]:
+def unexported(
+    state: State, steps: Sequence[Step], source: Source, others: Sequence[str]
+) -> list[ShellFault]:
     """Return the settings that are set, and that no started process gets.
 
     A name that is read again, as in `env XLA_FLAGS="$XLA_FLAGS"`, may be handed on by hand.
+
+    Args:
+        state: of the shell at its end.
+        steps: what it starts.
+        source: the script.
+        others: the texts of other files that it reads.
     """
     found: list[ShellFault] = []
     for name, variable in state.variables.items():
@@ -98,19 +113,15 @@ def unexported(state: State, steps: Sequence[Step], source: Source) -> list[Shel
         if text is None or variable.exported or not launchers().setting(name):
             continue
         line = text.origin.line or 0
-        later = [s for s in steps if (s.origin.line or 0) > line or s.origin.file != source_name(source)]
+        here = source.origin(0).file
+        later = [s for s in steps if (s.origin.line or 0) > line or s.origin.file != here]
         if not later or any(_gets(step, name) for step in later):
             continue
         read = rf"^(?!\s*{name}\+?=).*\$\{{?{name}\b"
-        if re.search(read, source.text, re.MULTILINE):
+        if any(re.search(read, text, re.MULTILINE) for text in (source.text, *others)):
             continue
         found.append(ShellFault("not exported", name, later[0].program, text.origin))
     return found
-
-
-def source_name(source: Source) -> str:
-    """Return the file a source stands in."""
-    return source.origin(0).file
 
 
 def _gets(step: Step, name: str) -> bool:

@@ -74,6 +74,16 @@ def unknown(origin: Origin, raw: str = "") -> Text:
     return Text((Piece(MARK, origin, raw),))
 
 
+def joined(texts: Iterable[Text]) -> Text:
+    """Return texts with a blank between them, as `$*`, echo and ssh join theirs."""
+    pieces: list[Piece] = []
+    for text in texts:
+        if pieces:
+            pieces.append(Piece(" ", text.origin, " "))
+        pieces.extend(text.pieces)
+    return Text(tuple(pieces))
+
+
 def _cut(piece: Piece, start: int, end: int) -> Piece:
     if start == 0 and end == len(piece.text):
         return piece

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from moectl.facts.launchers import Launcher
 from moectl.facts.launchers import load as launchers
 from moectl.settings.shell.directives import directives
+from moectl.settings.shell.environments import env_files, exported, given, of_file
+from moectl.settings.shell.modules import note_module, without_open_words
 from moectl.settings.shell.options import Split, split, split_slurm, tail
+from moectl.settings.shell.others import opened, reading, source_of
 from moectl.settings.shell.paths import script_key
-from moectl.settings.shell.source import Source
-from moectl.settings.shell.state import State, Variable
+from moectl.settings.shell.source import Source, joined
+from moectl.settings.shell.state import ReadingStopped, State, Variable
 from moectl.settings.shell.syntax import Redirect, Simple
-from moectl.settings.shell.wrappers import program_of, unwrapped
+from moectl.settings.shell.wrappers import program_of, started_in, unwrapped
 from moectl.workload import MARK, Option, Piece, Step, Text, last
 
 if TYPE_CHECKING:
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 
 Environment = Mapping[str, Text]
 _MAX_CHAIN = 8
+_SCRIPT_ENDINGS = (".sh", ".bash", ".sbatch", ".slurm")
 
 
 class Starts:
@@ -43,6 +48,7 @@ class Starts:
         fold.budget.spend(len(fold.state.variables))
         environment = {**fold.state.exported(), **prefix}
         fed = document if document is not None else self.input
+        words = without_open_words(fold, words)
         fold.steps.extend(self._steps(words, environment, fed))
         if words[0].text == "exec" and len(words) > 1:
             fold.state.ended = True
@@ -62,7 +68,7 @@ class Starts:
         if program in {"cat", "tee"}:
             written = document if document is not None else self.input
         elif program == "echo" and len(words) > 1 and not words[1].text.startswith("-"):
-            written = _line(words[1:])
+            written = joined(words[1:]) + Text((Piece("\n", words[-1].origin, "\n"),))
         if program == "tee":
             appends = any(word.text == "-a" for word in words)
             targets += [(appends, w) for w in words[1:] if not w.text.startswith("-")]
@@ -74,9 +80,13 @@ class Starts:
                 fold.state.scripts.pop(key, None)
             elif not appends:
                 fold.state.scripts[key] = written
+                if MARK not in key:
+                    fold.budget.notes.files[key] = written
             elif key in fold.state.scripts:
                 fold.budget.spend(len(fold.state.scripts[key].pieces))
                 fold.state.scripts[key] += written
+                if MARK not in key:
+                    fold.budget.notes.files[key] = fold.state.scripts[key]
 
     def _steps(
         self, words: Sequence[Text], environment: Environment, fed: Text | None
@@ -104,9 +114,13 @@ class Starts:
                 return self._container(launcher, words, environment, fed)
             case "launcher":
                 found = split(launcher, words[1:])
+                environment = {**environment, **given(launcher, found.options, environment, {})}
                 inside = self._inner(found.rest, environment, fed)
                 return (self._step(words, found.options, found.rest, environment, inside),)
+            case "remote":
+                return self._remote(launcher, words, environment, fed)
             case "python":
+                note_module(self._fold, words)
                 return (self._step(words, (), tuple(words[1:]), environment),)
         inside = tuple(
             step
@@ -140,9 +154,11 @@ class Starts:
         self, words: Sequence[Text], environment: Environment, fed: Text | None
     ) -> tuple[Step, ...]:
         program = words[0].text.rpartition("/")[2]
+        outer = environment
         steps: list[Step] = []
         for component in _components(words[1:]):
             found = split_slurm(program, component)
+            environment = exported(found.options, outer)
             if program == "sbatch":
                 options, inside = self._sbatch(found, environment, fed)
                 found = Split((*options, *found.options), found.rest)
@@ -158,10 +174,60 @@ class Starts:
         wrapped = last(found.options, ["--wrap"])
         if wrapped is not None and wrapped.value is not None:
             return (), self._read(wrapped.value, environment, ())
-        script = fed if not found.rest else self._fold.state.scripts.get(script_key(found.rest[0]))
-        if script is None:
-            return (), ()
-        return directives(Source(script.pieces)), self._read(script, environment, found.rest[1:])
+        if not found.rest:
+            if fed is None:
+                return (), ()
+            own = directives(Source(fed.pieces))
+            return own, self._read(fed, exported(own, environment), ())
+        options: tuple[Option, ...] = ()
+        inside: tuple[Step, ...] = ()
+        with self._script(found.rest[0]) as script:
+            if script is not None:
+                options = directives(Source(script.pieces))
+                inside = self._read(script, exported(options, environment), found.rest[1:])
+        return options, inside
+
+    @contextmanager
+    def _script(self, path: Text, *, tells: bool = True) -> Iterator[Text | None]:
+        """Give the text of a script: one that this script wrote, or a file beside it."""
+        notes = self._fold.budget.notes
+        if (written := self._fold.state.scripts.get(script_key(path))) is not None:
+            yield written
+        elif (found := opened(notes, path, tells=tells)) is not None:
+            with reading(notes, found[0]), self._share(path):
+                source = source_of(*found)
+                self._fold.budget.spend(len(source.text) // 4)
+                yield Text(source.pieces(0, len(source.text)))
+        else:
+            yield None
+
+    @contextmanager
+    def _share(self, path: Text) -> Iterator[None]:
+        """Follow a file with half of the work that is left, so that the script goes on."""
+        budget = self._fold.budget
+        left, depth = budget.left, budget.depth
+        budget.left = left // 2
+        try:
+            yield
+        except ReadingStopped:
+            budget.left, budget.depth = 0, depth
+            budget.notes.told[f"the file {path.text[:100]} is too large to be followed"] = None
+        finally:
+            budget.left += left - left // 2
+
+    def _remote(
+        self,
+        launcher: Launcher,
+        words: Sequence[Text],
+        environment: Environment,
+        fed: Text | None,
+    ) -> tuple[Step, ...]:
+        """Return what a shell on another machine reads: it has none of these variables."""
+        found = split(launcher, words[1:])
+        command = found.rest[launcher.operands :]
+        script = joined(command) if command else fed
+        inside = () if script is None else self._read(script, {}, ())
+        return (self._step(words, found.options, found.rest, environment, inside),)
 
     def _shell(
         self,
@@ -188,8 +254,9 @@ class Starts:
         if command and at < len(rest):
             inside = self._read(rest[at], environment, rest[at + 2 :])
         elif not command and at < len(rest) and not reads_input:
-            if script := self._fold.state.scripts.get(script_key(rest[at])):
-                inside = self._read(script, environment, rest[at + 1 :])
+            with self._script(rest[at]) as script:
+                if script is not None:
+                    inside = self._read(script, environment, rest[at + 1 :])
         elif not command and fed is not None:
             inside = self._read(fed, environment, rest[at:])
         return (self._step(words, (), rest, environment, inside),)
@@ -206,26 +273,37 @@ class Starts:
         if subcommand is None:
             return ()
         found = split(subcommand, general.rest[1:])
-        given: dict[str, Text] = dict(environment) if launcher.keeps_environment else {}
-        for option in found.options:
-            if option.name in subcommand.variables and option.value is not None:
-                name, equals, _ = option.value.text.partition("=")
-                if equals:
-                    given[name] = tail(option.value, len(name) + 1)
-                elif name in environment:
-                    given[name] = environment[name]
         inside: tuple[Step, ...] = ()
         if subcommand.operands:
-            inside = self._inner(found.rest[subcommand.operands :], given, fed)
+            kept = environment if launcher.keeps_environment else {}
+            files = self._env_files(found.options) if subcommand.variables else {}
+            environment = {**kept, **given(subcommand, found.options, environment, files)}
+            inside = self._inner(started_in(subcommand, found.rest), environment, fed)
         options = (*general.options, *found.options)
         rest = (general.rest[0], *found.rest)
         return (self._step(words, options, rest, environment, inside),)
 
+    def _env_files(self, options: Sequence[Option]) -> dict[str, Text]:
+        found: dict[str, Text] = {}
+        for path in env_files(options):
+            if (file := opened(self._fold.budget.notes, path)) is not None:
+                self._fold.budget.spend(len(file[1]) // 4)
+                found |= of_file(file[1], file[0])
+        return found
+
     def _written(self, words: Sequence[Text], environment: Environment) -> tuple[Step, ...]:
-        script = self._fold.state.scripts.get(script_key(words[0]))
-        if script is None:
+        # A word with a slash is a path; any other is looked for where programs are.
+        text = words[0].text
+        path = "/" in text and (not text.startswith("/") or text.endswith(_SCRIPT_ENDINGS))
+        known = script_key(words[0]) in self._fold.state.scripts
+        if not path and not known:
             return ()
-        inside = self._read(script, environment, tuple(words[1:]))
+        inside: tuple[Step, ...] | None = None
+        with self._script(words[0], tells=text.endswith(_SCRIPT_ENDINGS)) as script:
+            if script is not None and _is_shell(script):
+                inside = self._read(script, environment, tuple(words[1:]))
+        if inside is None:
+            return ()
         return (self._step(words, (), tuple(words[1:]), environment, inside),)
 
     def _inner(
@@ -275,10 +353,7 @@ def _components(words: Sequence[Text]) -> list[list[Text]]:
     return [component for component in components if component] or [[]]
 
 
-def _line(words: Sequence[Text]) -> Text:
-    pieces: list[Piece] = []
-    for number, word in enumerate(words):
-        if number:
-            pieces.append(Piece(" ", word.origin, " "))
-        pieces.extend(word.pieces)
-    return Text((*pieces, Piece("\n", words[-1].origin, "\n")))
+def _is_shell(script: Text) -> bool:
+    """Whether a file that is run is a shell script: its first line says another program else."""
+    first = script.text.partition("\n")[0]
+    return not first.startswith("#!") or "sh" in first.rpartition("/")[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
+from moectl.settings.shell.defaults import tested
 from moectl.settings.shell.expand import Expander
 from moectl.settings.shell.syntax import Simple, Test
 from moectl.workload import MARK
@@ -28,7 +29,7 @@ def verdict(command: Simple | Test, expander: Expander) -> bool | None:
             any(char in raw[word.start : word.end] for char in "*?[") for word in command.words
         ):
             return None
-        return _test(expander.tested(command.words, split=False))
+        return _test(tested(expander, command.words, split=False))
     if command.redirects or not command.words:
         return None
     name = raw[command.words[0].start : command.words[0].end]
@@ -38,7 +39,7 @@ def verdict(command: Simple | Test, expander: Expander) -> bool | None:
         return False
     if name not in {"[", "test"}:
         return None
-    texts = expander.tested(command.words, split=True)[1:]
+    texts = tested(expander, command.words, split=True)[1:]
     if name == "[":
         if texts[-1:] != ["]"]:
             return None

@@ -19,6 +19,9 @@ MAX_BRANCHES = 4
 
 MAX_FILES = 16
 MAX_FILE_DEPTH = 4
+MAX_READS = 2
+"""How often one file is followed: a helper that is run in every line is no job."""
+
 _DEFAULT = ", default of "
 
 
@@ -76,7 +79,9 @@ class Notes:
         open_file: gives the text of a file beside the script, or None.
         folder: the folder of the script, as part of its name.
         chain: the files that are being read.
-        opened: how many were.
+        opened: how often each was.
+        texts: what stands in them.
+        starts: whether MaxText is started.
     """
 
     world: World = CERTAIN
@@ -92,10 +97,12 @@ class Notes:
     open_file: Callable[[str], str | None] | None = None
     folder: str = ""
     chain: list[str] = field(default_factory=list)
-    opened: int = 0
+    opened: dict[str, int] = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    starts: bool = False
 
     def others(self) -> tuple[World, ...]:
-        """Return what else is worth reading."""
+        """Return what else is worth reading; nothing when no setting of a job is in sight."""
         found: list[World] = []
         if self.assumed or self.dropped:
             found.append(LIKELY)

@@ -65,6 +65,15 @@ def unwrapped(
     return (), environment
 
 
+def started_in(subcommand: Launcher, rest: Sequence[Text]) -> tuple[Text, ...]:
+    """Return the command behind the container's name; kubectl wants `--` in front of it."""
+    words = tuple(rest[subcommand.operands :])
+    if words and words[0].text.startswith("-"):
+        end = next((at for at, word in enumerate(words) if word.text == "--"), len(words) - 1)
+        return words[end + 1 :]
+    return words
+
+
 def _environment(
     options: Sequence[Option], words: tuple[Text, ...], environment: Environment
 ) -> tuple[tuple[Text, ...], Environment]:

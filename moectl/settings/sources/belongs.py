@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from moectl.errors import UnknownNameError
 from moectl.facts.maxtext import Catalogue, load, releases
 from moectl.facts.yaml_facts import read as read_fact
 from moectl.spec.table import table
@@ -27,7 +28,7 @@ UNKNOWN_KIND: Final = "unknown"
 _LINES: Final = 2_000
 _WIDTH: Final = 400
 _KEY: Final = r"(\"?)([A-Za-z_][\w.-]*)\1[ \t]*:(?:[ \t\r]|$)"
-_PAIR: Final = r"(?:^|[\s{,\[-])\"?([A-Za-z_][\w]*)\"?[ \t]*:(?=[\s]|$|[\"\[{])[ \t]*([\w./-]*)"
+_PAIR: Final = r"(?:^|[\s{,\[-])\"?([A-Za-z_][\w]*)\"?[ \t]*:(?=[\s]|$|[\"\[{])[ \t]*[\"']?([\w./-]*)"
 # Fields of a run file that other programs' files have as well.
 _COMMON: Final = frozenset(
     {"name", "title", "debug", "form", "launcher", "accept", "output_directory", "environment"}
@@ -39,6 +40,8 @@ _COMMON_SITE: Final = frozenset(
     {"name", "time", "environment", "image", "launcher", "memory", "python", "account"}
     | {"mounts", "runtime"}
 )
+_MODELS: Final = "models"
+_PLATFORM: Final = "hardware"
 _FEW: Final = 20
 _SLIP_LENGTH: Final = 5  # shorter names are near to anything
 
@@ -67,15 +70,17 @@ class _Entry:
         return [name for name, _ in self.inner]
 
 
-def belongs(text: str) -> str:
+def belongs(text: str, path: str = "") -> str:
     """Return the kind of a YAML file, "unknown" when nothing shows that it is one of ours.
 
     Args:
         text: its content without comments; it may be broken.
+        path: its name; a config may lie among MaxText's models.
     """
     entries = list(_entries(text))
     if any(entry.key == BASE_KEY for entry in entries):
-        return MODEL_FILE if _stands_on_model(entries) else CONFIG
+        among = posixpath.basename(posixpath.dirname(path)) == _MODELS and _is_model(entries)
+        return MODEL_FILE if among or _stands_on_model(entries) else CONFIG
     if not entries:
         return CONFIG if _is_list_of_configs(text) else UNKNOWN_KIND
     count = len(entries)
@@ -107,7 +112,7 @@ def _config_weight(entries: Iterable[_Entry]) -> tuple[_Weight, int]:
             if known and len(known) * 2 >= len(entry.inner):
                 weight.own += 1
                 weight.telling += any(name not in shared for name in known)
-        elif catalogue.key(entry.key) is None and (near := _near(entry.key)):
+        elif catalogue.key(entry.key) is None and (near := near_key(entry.key)):
             weight.own += 1
             # Other programs write such names with dashes, MaxText nobody's.
             weight.telling += near not in shared and "-" not in entry.key
@@ -138,7 +143,8 @@ def _is_platform_of_maxtext(entry: _Entry, catalogue: Catalogue) -> bool:
 def _stands_on_model(entries: Iterable[_Entry]) -> bool:
     base = next(entry.value for entry in entries if entry.key == BASE_KEY)
     stem, ending = posixpath.splitext(posixpath.basename(base))
-    return ending == ".yml" and stem in load(releases()[-1]).models()
+    of_models = posixpath.basename(posixpath.dirname(base)) == _MODELS
+    return of_models or (ending == ".yml" and stem in load(releases()[-1]).models())
 
 
 def _is_model(entries: Iterable[_Entry]) -> bool:
@@ -150,7 +156,7 @@ def _is_model(entries: Iterable[_Entry]) -> bool:
     known = [key for key in keys if load(releases()[-1]).key(key) is not None]
     # A model file of another release may say one thing more.
     others = sum(key not in of_models for key in known)
-    return found > 1 and BASE_KEY not in keys and others * _FEW <= len(known)
+    return found > 1 and others * _FEW <= len(known)
 
 
 @cache
@@ -160,8 +166,6 @@ def _model_keys() -> frozenset[str]:
 
 
 def _run_weight(entries: Iterable[_Entry]) -> _Weight:
-    from moectl.facts.hardware import names  # noqa: PLC0415
-
     ours = table()
     top = frozenset(path.partition(".")[0] for path in ours.fields)
     models = frozenset(load(releases()[-1]).models())
@@ -173,14 +177,23 @@ def _run_weight(entries: Iterable[_Entry]) -> _Weight:
             weight.own += known + below > 0
             named = dict(entry.inner).get("name") in models and entry.key == "model"
             weight.telling += (known + below > 0 and entry.key not in _COMMON) or named
-        elif entry.key in ours.fields and not entry.inner and not entry.value.startswith("["):
-            platform = entry.key == "hardware" and entry.value in names()
-            weight.own += platform or entry.key != "hardware"
-            weight.telling += platform or entry.key not in _COMMON
+        elif entry.key in ours.fields and not entry.inner:
+            platform = entry.key == _PLATFORM and _is_platform(entry.value)
+            weight.own += platform or entry.key != _PLATFORM
+            weight.telling += platform or (entry.key not in _COMMON and bool(entry.value))
         elif not entry.inner and entry.value and _slip_of(entry.key, top - _COMMON):
             weight.own += 1
             weight.telling += 1
     return weight
+
+
+def _is_platform(name: str) -> bool:
+    from moectl.facts.hardware import platform  # noqa: PLC0415
+
+    try:
+        return bool(platform(name))
+    except UnknownNameError:
+        return False
 
 
 def _profile_weight(entries: Iterable[_Entry]) -> _Weight:
@@ -229,7 +242,7 @@ def _entries(text: str) -> Iterator[_Entry]:
         yield _Entry(key, value, tuple(inside))
 
 
-def _near(name: str) -> str | None:
+def near_key(name: str) -> str | None:
     """Return the MaxText key that a name is one or two slips away from, or None."""
     plain = _plain(name)
     if len(plain) < _SLIP_LENGTH:

@@ -13,6 +13,7 @@ from moectl.settings.sources.pods import Path, entries, known, mapping
 from moectl.workload import Piece, Text
 
 _KIND: Final = "ConfigMap"
+_ABOVE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +46,13 @@ class Item:
         return laid_out(self.text)
 
 
-def laid_out(text: Text, before: Sequence[Piece] = ()) -> Inner:
-    """Return a text with lines above it, so that it begins in the line in which it stands.
-
-    Args:
-        text: the text.
-        before: lines that belong before it, which take the place of the last lines above.
-    """
-    above = (text.origin.line or 1) - 1 - sum(piece.text.count("\n") for piece in before)
-    blank = [Piece("\n" * above, text.origin)] if above > 0 else []
-    return Inner([*blank, *before, *text.pieces])
+def laid_out(text: Text) -> Inner:
+    """Return a text with lines above it, so that it begins in the line in which it stands."""
+    above = (text.origin.line or 1) - 1
+    # Of lines far down only the places are right, not the lines that a sentence names: the time
+    # for a file would grow with its length times its scripts.
+    blank = [Piece("\n" * above, text.origin)] if 0 < above <= _ABOVE else []
+    return Inner([*blank, *text.pieces])
 
 
 Maps = Mapping[str, Mapping[str, Item]]

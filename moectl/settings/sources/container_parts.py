@@ -13,7 +13,6 @@ from moectl.settings.sources.commands import parts_of_script, read_command, star
 from moectl.settings.sources.config_maps import Item, Maps, from_maps, laid_out, mounted
 from moectl.settings.sources.containers import (
     environment,
-    exports,
     file_run,
     image,
     script,
@@ -21,9 +20,9 @@ from moectl.settings.sources.containers import (
 )
 from moectl.settings.sources.detect import is_shell
 from moectl.settings.sources.manifest import Reading
-from moectl.settings.sources.placed import Inner, Mover
+from moectl.settings.sources.placed import UNKNOWN_WORD, Inner, Mover
 from moectl.settings.sources.pods import Path, Pod, known
-from moectl.settings.sources.scripts import faults_of, followed
+from moectl.settings.sources.scripts import faults_of
 from moectl.settings.sources.source import Open, Part, split_flags
 from moectl.workload import MARK, Step, Text
 
@@ -52,11 +51,13 @@ class _Inside:
     """The files of one container; remembers what was opened, for the places in it."""
 
     def __init__(self, files: Files, mounts: Mapping[str, Item], folder: str) -> None:
-        self._files, self._mounts, self._folder = files, mounts, folder
+        self._files, self._mounts = files, mounts
+        self.folders = [folder]  # where a relative path may begin, the likelier one first
         self.inner: dict[str, Inner] = {}
 
     def item(self, path: str) -> Item | None:
-        return self._mounts.get(posixpath.normpath(posixpath.join(self._folder, path)))
+        whole = (posixpath.normpath(posixpath.join(folder, path)) for folder in self.folders)
+        return next((self._mounts[name] for name in whole if name in self._mounts), None)
 
     def __call__(self, path: str) -> str | None:
         item = self.item(path)
@@ -118,6 +119,7 @@ def _mounted_script(texts: list[Text], inside: _Inside, files: Files) -> Text | 
     if item is None or not is_shell(item.value):
         return None
     files.used.append(item)
+    inside.folders.append(posixpath.dirname(path or ""))
     return item.text
 
 
@@ -130,13 +132,16 @@ def _of_script(
     catalogue: Catalogue,
 ) -> Found:
     """Read a script of a container, which begins with the container's variables."""
-    inner = laid_out(text, exports(variables))
+    from moectl.settings.shell import read  # noqa: PLC0415
+
+    inner = laid_out(text)
     # A name that no file has, in the folder of the manifest.
     name = f"{files.name}{MARK}"
-    reading, missed = followed(inner.text, name, inside)
-    batch = replace(reading.batch, text=laid_out(text).text)
+    reading = read(inner.text, name, inside, environment=variables)
+    above = "\n" * ((text.origin.line or 1) - 1)
+    batch = replace(reading.batch, text=above + text.text.replace(MARK, UNKNOWN_WORD))
     found, findings, told = parts_of_script(batch, files.name, KIND, inside, catalogue)
-    findings += faults_of(reading, name, "script")
+    findings += faults_of(reading, name, inner.text)
     # What the reading of a script lost of its variables, the container still has.
     below = {} if reading.complete else part.environment
     parts = [
@@ -155,4 +160,4 @@ def _of_script(
         for started in found
     ]
     move = Mover({name: inner, **inside.inner})
-    return [move(one) for one in parts], [move(one) for one in findings], [*missed, *told]
+    return [move(one) for one in parts], [move(one) for one in findings], [*reading.told, *told]

@@ -16,8 +16,6 @@ from moectl.workload import MARK, Piece, Text
 REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 _SHELL: Final = re.compile(r"(?:\S*/)?(?:ba|da|z|k|a)?sh")
 _RUNS_TEXT: Final = re.compile(r"-[a-z]*c[a-z]*")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SIGNS: Final = ("(", "", ")")
 _LONGEST: Final = 20_000
 _CHUNKS: Final = re.compile(f"{MARK}|[^{MARK}]+")
 
@@ -188,28 +186,6 @@ def file_run(texts: Sequence[Text]) -> str | None:
         while words and words[0].startswith("-") and not _RUNS_TEXT.fullmatch(words[0]):
             words = words[1:]
     return words[0] if words and MARK not in words[0] else None
-
-
-def exports(found: Mapping[str, Text]) -> list[Piece]:
-    """Return shell lines that set variables, each character at its place."""
-    pieces: list[Piece] = []
-    for name, text in found.items():
-        if not _NAME.fullmatch(name):
-            continue
-        pieces.append(Piece(f"export {name}=", text.origin, name))
-        pieces += [_quoted(piece, sign) for piece in text.pieces for sign in _SIGNS]
-        pieces.append(Piece("\n", text.origin, "\n"))
-    return pieces
-
-
-def _quoted(piece: Piece, sign: str) -> Piece:
-    """Return a piece, or the quote before or after it, as a shell reads it."""
-    unknown = piece.text == MARK
-    if sign:
-        return Piece('"' if unknown else "'", piece.origin, sign)
-    if "'" not in piece.text:
-        return piece
-    return Piece(piece.text.replace("'", "'\\''"), piece.origin, piece.text)
 
 
 def image(reading: Reading, path: Path, container: Mapping[str, Any]) -> Text | None:

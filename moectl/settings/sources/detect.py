@@ -130,7 +130,7 @@ def _of_words(bare: str) -> str:
 def _of_yaml(name: str, bare: str) -> str:
     if bare.startswith("{"):
         inner = set(re.findall(_INNER, bare[:_SAMPLE]))
-        return "manifest" if {"apiVersion", "kind"} <= inner else belongs(bare)
+        return "manifest" if {"apiVersion", "kind"} <= inner else belongs(bare, name)
     if len(set(re.findall(_API, bare))) == 2 or re.search(_FRAGMENT, bare):
         return "manifest"
     keys = {key for _, key in re.findall(_KEY, bare)}
@@ -142,4 +142,4 @@ def _of_yaml(name: str, bare: str) -> str:
         return "run file"
     if not keys and not name.endswith(_YAML_NAMES):
         return _of_words(bare)
-    return belongs(bare)
+    return belongs(bare, name)

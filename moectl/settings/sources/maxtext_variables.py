@@ -6,17 +6,26 @@ read by the type of the value that stands there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from moectl.errors import shown
 from moectl.facts.maxtext import Catalogue
 from moectl.findings import Finding
 from moectl.job import Value
+from moectl.settings.sources.belongs import near_key
 from moectl.settings.sources.source import finding
 from moectl.workload import UNKNOWN, Text
 
 PREFIX: Final = "M_"
+_KINDS: Final[dict[type, str]] = {
+    bool: "a boolean",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "a mapping",
+}
 _BOOLEANS: Final = {
     **dict.fromkeys(("true", "yes", "1", "y", "t"), True),
     **dict.fromkeys(("false", "no", "0", "n", "f"), False),
@@ -40,11 +49,12 @@ def read_variables(
     values: dict[str, Value] = {}
     findings: list[Finding] = []
     for name, text in environment.items():
-        key = name[len(PREFIX) :].lower()
-        if not name.startswith(PREFIX) or not name[len(PREFIX) :].isupper():
+        if not name.startswith(PREFIX):
             continue
+        key = name[len(PREFIX) :].lower()
         known = catalogue.key(key)
-        if known is None or known.parent:
+        if known is None or known.parent or not name[len(PREFIX) :].isupper():
+            findings += _ignored(name, key, text, catalogue)
             continue
         origin = text.origin
         if key in arguments:
@@ -55,9 +65,7 @@ def read_variables(
             continue
         value = _parsed(text.text, below)
         if value is UNKNOWN:
-            kind = (
-                "nothing" if below is None else f"a {type(below).__name__}, as {shown(below, 30)}"
-            )
+            kind = "nothing" if below is None else f"{_KINDS[type(below)]}, {shown(below, 30)}"
             findings.append(
                 finding(
                     "ARG109",
@@ -72,6 +80,48 @@ def read_variables(
             continue
         values[key] = Value(value, origin)
     return values, findings
+
+
+def _ignored(name: str, key: str, text: Text, catalogue: Catalogue) -> Iterator[Finding]:
+    """Find a variable that means a key and that MaxText never looks for."""
+    known = catalogue.key(key)
+    meant = key if known is not None and not known.parent else near_key(key)
+    if meant is None or catalogue.key(meant) is None:
+        return
+    right = f"{PREFIX}{meant.upper()}"
+    yield finding(
+        "ARG110",
+        "warning",
+        name,
+        f"MaxText does not read {shown(name, 60)}, and says nothing: it looks for {PREFIX} and a "
+        "key in capital letters.",
+        f"write {right}",
+        text.origin,
+    )
+
+
+def judge_alone(
+    values: Mapping[str, Value], environment: Mapping[str, Text], catalogue: Catalogue
+) -> list[Finding]:
+    """Find values that their keys cannot have, in a file of variables only.
+
+    Args:
+        values: what the variables say, see `read_variables`.
+        environment: the variables.
+        catalogue: keys of the MaxText release.
+    """
+    found = []
+    for key, value in values.items():
+        why = None if value.value is UNKNOWN else catalogue.check(key, value.value)
+        known = catalogue.key(key)
+        if why is not None and known is not None:
+            name = f"{PREFIX}{key.upper()}"
+            message = (
+                f"{name} is {shown(environment[name].text, 40)}, which {key} cannot be: {why}."
+            )
+            hint = f"{key} is {known.legal_near(value.value)}"
+            found.append(finding("ARG111", "error", name, message, hint, value.origin))
+    return found
 
 
 def _below(key: str, config: Mapping[str, Value], catalogue: Catalogue) -> Any:

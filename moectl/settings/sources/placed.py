@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 from moectl.findings import Finding
 from moectl.job import Origin
-from moectl.workload import MARK, Piece
+from moectl.workload import MARK, Manifest, Piece
 
 T = TypeVar("T")
 UNKNOWN_WORD: Final = "${NOT_KNOWN_HERE}"
@@ -67,8 +67,8 @@ class Mover:
 
     def __call__(self, thing: T) -> T:
         """Return a thing (a finding, step, text, mapping of values, ...) with its places moved."""
-        if isinstance(thing, str | int | float | bool | None):
-            return thing
+        if isinstance(thing, str | int | float | bool | None | Manifest):
+            return thing  # what a manifest knows of its places is right
         if id(thing) not in self._made:
             self._made[id(thing)] = thing, self._moved(thing)
         return cast("T", self._made[id(thing)][1])

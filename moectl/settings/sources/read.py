@@ -156,7 +156,17 @@ def _variables(file: _File) -> Source:
     from moectl.settings.sources.variables import read_pairs  # noqa: PLC0415
 
     environment, flags = split_flags(read_pairs(file.text, file.name))
-    return file.source(Part(file.kind, file.start, environment=environment, flags=flags))
+    part = Part(file.kind, file.start, environment=environment, flags=flags)
+    if not any(name.startswith("M_") for name in environment):
+        return file.source(part)
+    from moectl.settings.sources.maxtext_variables import (  # noqa: PLC0415
+        judge_alone,
+        read_variables,
+    )
+
+    values, findings = read_variables(environment, {}, {}, file.catalogue)
+    findings += judge_alone(values, environment, file.catalogue)
+    return Source(file.name, file.kind, (part,), tuple(findings))
 
 
 def _hosts(file: _File) -> Source:

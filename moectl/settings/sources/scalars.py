@@ -21,7 +21,7 @@ _ESCAPES: Final = {
     "L": "\u2028", "P": "\u2029",
 }  # fmt: skip
 _CODES: Final = {"x": 2, "u": 4, "U": 8}
-_RUN: Final = {'"': re.compile(r'[^"\\]+'), "'": re.compile(r"[^']+"), "": re.compile(r".+")}
+_RUN: Final = {'"': re.compile(r'[^"\\]+'), "'": re.compile(r"[^']+"), "": re.compile(r"(?:(?![ \t]#).)+")}
 _BLANKS: Final = " \t"
 _FAR: Final = 200  # blank lines that may stand between two words of a folded text
 
@@ -66,7 +66,8 @@ def _flow(
     said = 0
     while number < len(lines) and said <= length:
         found, ended, joined = _line(style, lines[number], start)
-        for text, column, raw in found:
+        for whole, column, raw in found:
+            text = whole if style else whole[: length - said]
             yield text, number + 1, column + 1, raw
             said += len(text)
         if ended or (not style and said >= length):
@@ -106,6 +107,8 @@ def _line(style: str, line: str, start: int) -> tuple[list[tuple[str, int, str]]
             at += len(raw)
         else:
             run = _RUN[style].match(line, at)
+            if run is None and not style:
+                return found, True, False  # a comment
             text = run[0] if run else here
             at += len(text)
             if at == len(line):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+import re
+from typing import TYPE_CHECKING, Final
 
 from moectl.errors import shown
 from moectl.facts.maxtext import Catalogue
@@ -19,8 +17,9 @@ from moectl.workload import Batch, Step
 if TYPE_CHECKING:
     from moectl.settings.shell import Reading
 
-MAX_FILES: Final = 64
-"""Files that one script may draw in; each is read once."""
+# Without one of these words nothing that is judged can stand in a script.
+_MATTERS: Final = re.compile(r"maxtext|XLA_|JAX_|NCCL_|\bsrun\b|\bM_[A-Z]", re.IGNORECASE)
+_WIDTH: Final = 10_000
 _NOTHING: Final = ":"  # a command that does nothing
 
 
@@ -36,16 +35,20 @@ def read_script(
         open_file: gives the text of a file beside it.
         catalogue: keys of the MaxText release.
     """
+    from moectl.settings.shell import read  # noqa: PLC0415
+
     told: list[str] = []
     if is_shell(text):
-        reading, missed = followed(text, name, open_file)
+        reading = read(text, name, open_file)
     else:
         program = shown(text.partition("\n")[0][2:].strip(), 60)
         told.append(f"its body is no shell's ({program}): only its directives are judged")
-        reading, missed = followed(_directives_only(text), name, open_file)
-    batch = reading.batch
-    parts, findings, more = parts_of_script(batch, name, kind, open_file, catalogue)
-    return parts, [*findings, *faults_of(reading, name, "script")], [*told, *missed, *more]
+        reading = read(_directives_only(text), name)
+    parts, findings, more = parts_of_script(reading.batch, name, kind, open_file, catalogue)
+    findings += faults_of(reading, name, text)
+    if not reading.complete and not any(found.code == "SRC105" for found in findings):
+        told.append("it is too large or too deep to be followed to its end")
+    return parts, findings, [*told, *reading.told, *more]
 
 
 def _directives_only(text: str) -> str:
@@ -56,61 +59,43 @@ def _directives_only(text: str) -> str:
     )
 
 
-def followed(text: str, name: str, open_file: Open) -> tuple[Reading, list[str]]:
-    """Read a script and what it draws in; tell the files that cannot be had."""
-    from moectl.settings.shell import read  # noqa: PLC0415
+def faults_of(reading: Reading, name: str, text: str) -> list[Finding]:
+    """Return where a shell would stop reading, and where the reading of it ended too early.
 
-    asked: dict[str, str | None] = {}
-
-    def opened(path: str) -> str | None:
-        if path not in asked:
-            asked[path] = open_file(path) if len(asked) < MAX_FILES else None
-        return asked[path]
-
-    reading: Reading = read(text, name, **_argument(read, opened))
-    missed = [path for path, found in asked.items() if found is None]
-    told = [f"{shown(path)} is not beside the file; what it does is not known" for path in missed]
-    return reading, told
-
-
-def _argument(read: Callable[..., Any], opened: Open) -> dict[str, Any]:
-    return {"open_file": opened} if _takes_files(read) else {}
-
-
-@cache
-def _takes_files(read: Callable[..., Any]) -> bool:
-    return "open_file" in inspect.signature(read).parameters
-
-
-def faults_of(reading: Reading, name: str, kind: str) -> list[Finding]:
-    """Return where a shell would stop reading, and where the reading of it ended too early."""
+    Args:
+        reading: the script as read.
+        name: the name under which it was read.
+        text: the script.
+    """
     found = []
     if reading.unread is not None:
         clause, origin = reading.unread.clause, reading.unread.origin
         found.append(
-            finding("SRC103", "error", kind, f"a shell {clause}.", "mend the line", origin)
+            finding("SRC103", "error", "script", f"a shell {clause}.", "mend the line", origin)
         )
     if not reading.complete:
         origin = _last(reading.batch, name)
-        found.append(
-            finding(
-                "SRC105",
-                "warning",
-                kind,
-                "the script is too large or too deep to be followed to its end: it is not judged "
-                f"from line {origin.line} on.",
-                "split the script, or give its variables in plain assignments",
-                origin,
+        rest = text.split("\n")[(origin.line or 1) - 1 :]
+        if any(_MATTERS.search(line[:_WIDTH]) for line in rest):
+            found.append(
+                finding(
+                    "SRC105",
+                    "warning",
+                    "script",
+                    "the script is too large or too deep to be followed to its end: it is not "
+                    "judged from here on.",
+                    "split the script, or give its variables in plain assignments",
+                    origin,
+                )
             )
-        )
     return found
 
 
 def _last(batch: Batch, name: str) -> Origin:
     """Return the place of the last command that was read."""
-    lines: list[Step] = [step for step in batch.steps if step.origin.file == name]
+    steps: list[Step] = [step for step in batch.steps if step.origin.file == name]
     return max(
-        (step.origin for step in lines),
+        (step.origin for step in steps),
         key=lambda origin: origin.line or 0,
         default=Origin(name, name, 1, 1),
     )
