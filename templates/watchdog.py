@@ -41,6 +41,8 @@ EVALUATION = re.compile(r"Completed eval (?:step: |after train step )\d")
 STOPPED = re.compile(r"Training stopped: ")
 STEPS = re.compile(r"\] Config param steps: (\d{1,12})\s*$")
 ECHO = re.compile(r"\] Config param ")
+# As a traceback ends; the process may go on, or wait for the others to end with it.
+EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:: .*)?$")
 STACKS = "Fatal Python error: Aborted"
 LONGEST = 8192
 # Of one log and look; the rest of a log that grows faster is passed over.
@@ -103,6 +105,7 @@ class Watch:
         self.seconds: Any = []
         self.stopped = False
         self.found: Any = []  # (moment, rank, row, line), in the order in which they were seen
+        self.raised: Any = []  # (moment, rank, line) of exceptions
         self.failed_at: Any = None
 
     def look(self, now: float) -> None:
@@ -141,6 +144,9 @@ class Watch:
             row = next(row for row, pattern in self.rows if pattern.search(line))
             self.found.append((now, rank, row, line))
             del self.found[1000:]
+        elif EXCEPTION.match(line):
+            self.raised.append((now, rank, line))
+            del self.raised[1000:]
 
     def limit(self) -> Any:
         """Return (what is waited for, its limit in s)."""
@@ -176,8 +182,15 @@ class Watch:
             key=lambda item: (item[2][6], item[2][6] and self.named(item) is None, not item[2][5]),
             default=None,
         )
-        rank = self.named(explained) or explained[1] if explained else self.behind()
         row = explained[2] if explained else None
+        raised = next((item for item in self.raised if item[0] >= self.progress), None)
+        cause, text = "no rank says why", None
+        if explained:
+            rank, text = self.named(explained) or explained[1], explained[3]
+        elif raised:
+            cause, rank, text = "a process raised an exception and did not end", *raised[1:]
+        else:
+            rank = self.behind()
         return {
             "format": 1,
             "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -190,10 +203,10 @@ class Watch:
             "rank": rank.number if rank else None,
             "node": self.node(rank.number) if rank else None,
             "known": row[0] if row else None,
-            "cause": row[2] if row else "no rank says why",
+            "cause": row[2] if row else cause,
             "remedy": row[3] if row else "compare the stacks at the ends of the ranks' logs",
             "retry": row[4] if row else True,
-            "text": explained[3][:1000] if explained else None,
+            "text": text[:1000] if text else None,
         }
 
     def named(self, item: Any) -> Any:

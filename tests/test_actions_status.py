@@ -15,7 +15,7 @@ from moectl.actions import render as rendering
 from moectl.actions.differences import differences
 from moectl.actions.plan import Wishes
 from moectl.actions.runs import Table
-from moectl.actions.status import LAST_LOOK, Status, Statuses, status, statuses, watched
+from moectl.actions.status import LAST_LOOK, Status, Statuses, details, status, statuses, watched
 from moectl.launch.backend import JobState
 from moectl.launch.store import Store
 from tests.support import training_logs as made
@@ -124,8 +124,8 @@ def test_whatever_lies_in_the_folder_the_table_comes(store: Store) -> None:
     assert [each.state for each in found.runs if each.row.record.id == good.id] == ["running"]
     assert len(found.table.broken) == 1
     for each in found.runs:
-        details, _ = status(store, each.row.record.id, Scheduler())
-        json.dumps(details.as_dict(time.time()))
+        found_one, _ = status(store, each.row.record.id, Scheduler())
+        json.dumps(details(found_one).as_dict(time.time()))
 
 
 def test_a_loss_that_is_no_number_can_be_told_as_json(store: Store) -> None:
@@ -166,11 +166,12 @@ def test_a_run_that_failed_says_why(store: Store) -> None:
     made.folder(store.folder(run.id) / "bundle", "7", {5: made.MEMORY})
     (folder / "first-failure").write_text("1 5 gpu001\n")
     failed = Scheduler({"7": JobState("7", "failed", exit_code=1)})
-    details, unreachable = status(store, run.id, failed)
+    found, unreachable = status(store, run.id, failed)
     assert unreachable == ""
-    assert details.verdict is not None
-    assert (details.verdict.known, details.verdict.rank) == ("out-of-memory", 5)
-    assert details.as_dict(0.0)["verdict"]["remedy"]
+    close = details(found)
+    assert close.verdict is not None
+    assert (close.verdict.known, close.verdict.rank) == ("out-of-memory", 5)
+    assert close.as_dict(0.0)["verdict"]["remedy"]
 
 
 def test_a_run_that_is_well_is_given_no_verdict(store: Store) -> None:
@@ -178,8 +179,8 @@ def test_a_run_that_is_well_is_given_no_verdict(store: Store) -> None:
     logs(store, run.id, "7", made.MEMORY + made.steps(8))
     for phase in ("running", "completed"):
         scheduler = Scheduler({"7": JobState("7", phase)})
-        details, _ = status(store, run.id, scheduler)
-        assert details.verdict is None
+        found, _ = status(store, run.id, scheduler)
+        assert details(found).verdict is None
 
 
 def test_watching_looks_ever_more_seldom_until_nothing_is_live() -> None:

@@ -196,6 +196,18 @@ def test_a_process_that_died_without_a_word_is_named_by_the_others(logs: Logs) -
     assert logs.watch.verdict(14.0)["rank"] == 0
 
 
+def test_an_exception_explains_a_hang_and_ends_nothing_by_itself(logs: Logs) -> None:
+    logs.step(0)
+    assert logs.at(1.0) is None
+    logs.write(2, "Traceback (most recent call last):\nValueError: no such file\n")
+    assert logs.at(2.0) is None
+    assert logs.at(10.9) is None
+    verdict = logs.at(11.0)
+    assert (verdict["code"], verdict["rank"]) == (124, 2)
+    assert verdict["cause"] == "a process raised an exception and did not end"
+    assert verdict["text"] == "ValueError: no such file"
+
+
 def test_others_that_outlive_a_process_that_failed_are_ended(logs: Logs) -> None:
     logs.step(0)
     (logs.folder / "first-failure").write_text("1 3 gpu001\n")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moectl.launch.record import from_dict
+from moectl.actions.runs import Row, done
+from moectl.launch.backend import JobState
+from moectl.launch.record import RunRecord, from_dict
 from moectl.launch.store import Store
 from tests.support.launching import Site, eventually, person, run_command
 
@@ -244,39 +247,48 @@ def test_a_lost_run_can_be_started_by_resume(
 def returned(site: Site, node: str) -> bool:
     """Bring a node back; whether it is."""
     site.slurm.run("scontrol", "update", f"nodename={node}", "state=resume")
-    state = site.slurm.run("sinfo", "-h", f"--nodes={node}", "--partition=batch", "-o", "%t").stdout
-    return state.strip() in {"idle", "comp", "alloc", "mix"}
+    said = site.slurm.run("sinfo", "-h", f"--nodes={node}", "--partition=batch", "-o", "%T").stdout
+    return said.strip() == "idle"
 
 
-def test_a_run_goes_on_after_its_node_went_down(
+def test_a_run_whose_node_went_down_is_live_and_waits(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    site.behave(
-        f"if [ ! -f {site.folder}/go ]; then sleep 60; fi\n"
-        'for step in 0 1 2; do echo "completed step: $step, seconds: 0.1, TFLOP/s/device: 1.0, '
-        'Tokens/s/device: 1.0, total_weights: 1, loss: 1.0"; done\n'
-    )
+    site.behave("exec sleep 60")
     run, job = launched(site, "moe", "batch")
     site.until(job, "RUNNING")
-    assert listed(capsys)[run]["state"] == "running"
-    nodes = listed(capsys)[run]["jobs"][0]["nodes"]
-    node = re.sub(r"\[(\d+).*", r"\1", nodes)
+    row = listed(capsys)[run]
+    assert (row["state"], row["jobs"][0]["restarts"]) == ("running", 0)
+    node = re.sub(r"\[(\d+).*", r"\1", row["jobs"][0]["nodes"])
     site.slurm.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     try:
         site.until(job, "PENDING", "REQUEUED")
         row = listed(capsys)[run]
-        assert (row["state"], row["live"], row["jobs"][0]["restarts"]) == ("pending", True, 1)
-        (site.folder / "go").touch()
+        assert (row["state"], row["live"], len(row["jobs"])) == ("pending", True, 1)
+        assert (row["jobs"][0]["restarts"], row["jobs"][0]["exit_code"]) == (1, None)
+        assert run_command(site.words()) == 2
+        assert run_command(["resume", run]) == 2
+        assert run_command(["cancel", run]) == 0
     finally:
         eventually(lambda: returned(site, node), "the node is back")
+    assert site.state(job) == "CANCELLED"
 
-    # Slurm would wait two minutes; slurmd refuses a job within the second that it was killed in.
-    site.slurm.run("scontrol", "update", f"jobid={job}", "starttime=now+2seconds")
-    site.until(job, "COMPLETED")
-    row = listed(capsys)[run]
-    assert (row["state"], len(row["jobs"])) == ("completed", 1)
-    logs = site.runs / run / "bundle" / "logs"
-    assert (logs / f"{job}.1" / "rank-0.log").is_file()
+
+def test_a_run_is_done_by_the_log_of_its_last_restart(tmp_path: Path) -> None:
+    record = RunRecord("moe-1", "moe", "", "slurm", "", str(tmp_path), 8, 2, "x")
+    record = replace(record, options={"steps": 2}).submitted("7", "now")
+    job = JobState("7", "completed", exit_code=0)
+    for folder, step in (("7", 0), ("7.2", 0), ("7.10", 1), ("77", 0)):
+        (tmp_path / "logs" / folder).mkdir(parents=True)
+        (tmp_path / "logs" / folder / "rank-0.log").write_text(
+            f"completed step: {step}, seconds: 0.1, TFLOP/s/device: 1.0, Tokens/s/device: 1.0, "
+            "total_weights: 1, loss: 1.0\n"
+        )
+    assert done(Row(record, (job,), "completed", live=False)) == ""
+    (tmp_path / "logs" / "7.11").mkdir()
+    assert "no step" in done(Row(record, (job,), "completed", live=False))
+    ended = replace(job, phase="timeout")
+    assert done(Row(record, (ended,), "timeout", live=False)) == "it is timeout"
 
 
 def test_jobs_that_the_queue_forgot_come_from_the_accounts_in_one_call(

@@ -46,6 +46,9 @@ SAID = {
     "ecc": "INTERNAL: CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered",
     "no-maxtext": "/usr/bin/python3: Error while finding module specification for "
     "'maxtext.trainers.pre_train.train' (ModuleNotFoundError: No module named 'maxtext')",
+    "gloo": "jax.errors.JaxRuntimeError: UNKNOWN: Gloo context initialization failed: "
+    "DEADLINE_EXCEEDED: GetKeyValue() timed out",
+    "jax-error": "jax.errors.JaxRuntimeError: INTERNAL: something else",
     "crashed": "Fatal Python error: Segmentation fault",
 }
 
@@ -262,6 +265,11 @@ def test_what_no_rank_could_write_stands_in_the_output_of_the_batch_script(
     printed.write_text(usual)
     assert verdict(None, printed) is None
     assert verdict(None, None) is None
+    printed.write_text(usual + "moectl: ranks follow the domains\n")
+    raised = failed(tmp_path / "r", {0: "ValueError: no such mesh\n"}, "1 0 gpu000\n")
+    why = verdict(raised, printed)
+    assert why is not None
+    assert why.cause == "MaxText ended with ValueError"
     told = failed(tmp_path, {0: made.MEMORY}, "1 0 gpu000\n")
     printed.write_text(container)
     why = verdict(told, printed)

@@ -61,12 +61,20 @@ def test_every_host_without_a_fabric_is_a_slice_whatever_the_degrees_say(nodes: 
         (32, {"dcn_data_parallelism": 3}, 2),
         (32, {"num_slices": 2}, None),
         (32, {"dcn_data_parallelism": 1}, 2),
+        (32, {"ici_fsdp_parallelism": 32}, None),
+        (32, {"ici_fsdp_parallelism": 128}, 2),
+        (32, {"ici_fsdp_parallelism": 24}, 2),
     ],
 )
 def test_domains_count_where_no_equal_parts_are_asked_for(
     nodes: int, said: dict[str, Any], count: int | None
 ) -> None:
     assert slices(4 * nodes, nodes, NVL, **said) == count
+
+
+def test_nodes_of_another_platform_make_no_domains() -> None:
+    assert slices(64, 8, NVL) is None
+    assert slices(64, 8, HGX) == 8
 
 
 def test_one_node_is_one_slice_and_many_nodes_of_an_unknown_platform_are_not_guessed() -> None:

@@ -264,3 +264,12 @@ def test_no_text_breaks_a_rule(variables: dict[str, str]) -> None:
     for finding in found(workload(variables)):
         assert finding.message
         assert finding.line == 4
+
+
+@pytest.mark.parametrize(
+    ("count", "severity"),
+    [("4", "error"), ("1", None), ("", "warning"), ("many", "warning"), ("$N", "warning")],
+)
+def test_a_file_of_variables_counts_its_nodes_itself(count: str, severity: str | None) -> None:
+    w = workload({INTERFACE: "lo", "NNODES": count}, kind="variables")
+    assert worse(w).get("ENV110") == severity

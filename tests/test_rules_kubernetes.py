@@ -331,10 +331,102 @@ def test_a_label_names_its_platform(label: str, platform: str | None) -> None:
     assert platform_of(label) == platform
 
 
+def test_a_name_in_both_branches_of_a_template_is_defined_once() -> None:
+    text = changed(
+        CLEAN_JOB,
+        ("        resources:", "        env:\n        {{- if .Values.a }}\n"
+         "        - {name: A, value: x}\n        {{- else }}\n        - {name: A, value: y}\n"
+         "        {{- end }}\n        - {name: B, value: x}\n        - {name: B, value: y}\n"
+         "        resources:"),
+    )  # fmt: skip
+    assert [(code, line) for code, _, line in loud(text)] == [("K8S114", 25)]
+
+
+def test_pods_without_gpus_need_no_gang() -> None:
+    text = (
+        "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: a}\nspec:\n"
+        "  replicatedJobs:\n  - name: w\n    template:\n      spec:\n        parallelism: 3\n"
+        "        completions: 3\n        template:\n          spec:\n"
+        "            containers: [{name: c, image: 'busybox:1', command: [sleep, '9']}]\n"
+    )
+    assert loud(text) == []
+    gpus = changed(text, ("command: [", "resources: {limits: {nvidia.com/gpu: 1}}, command: ["))
+    assert [code for code, _, _ in loud(gpus)] == ["K8S131"]
+
+
+def test_init_containers_define_their_variables_before_they_use_them() -> None:
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  initContainers:\n"
+        "  - {name: i, image: 'b:1', env: [{name: A, value: $(B)}, {name: B, value: 3}]}\n"
+        "  containers: [{name: c, image: 'b:1'}]\n"
+    )
+    assert [(code, line) for code, _, line in loud(pod)] == [("K8S111", 6), ("K8S113", 6)]
+    listed = "apiVersion: v1\nkind: List\nitems:\n- " + pod.replace("\n", "\n  ").rstrip(" ")
+    assert [(code, line) for code, _, line in loud(listed)] == [("K8S111", 9), ("K8S113", 9)]
+
+
+RENDEZVOUS = changed(
+    CLEAN_JOB,
+    ("        resources:", "        env:\n"
+     "        - {name: JAX_COORDINATOR_IP, value: llama-0.llama}\n"
+     "        - {name: JAX_COORDINATOR_PORT, value: '6002'}\n"
+     "        - {name: NNODES, value: '4'}\n"
+     "        - name: NODE_RANK\n          valueFrom: {fieldRef: {fieldPath: x}}\n"
+     "        command: [python3, -m, maxtext.trainers.pre_train.train, base.yml, hardware=gpu]\n"
+     "        resources:"),
+)  # fmt: skip
+
+
+def rendezvous(text: str) -> list[tuple[int | None, str]]:
+    """Return line and variable of what K8S163 finds when hardware is gpu."""
+    found = []
+    for part in read_source("m.yml", text, lambda _: None, "manifest").parts:
+        workload = Workload(
+            kind=part.kind, origin=part.origin, maxtext="0.2.5", jaxlib="0.12.0.1",
+            is_maxtext=part.is_maxtext, environment=part.environment, manifest=part.manifest,
+            layout=part.layout, step=part.step, effective={"hardware": "gpu"},
+        )  # fmt: skip
+        for rule in RULES.all:
+            if rule.code == "K8S163":
+                found += [(fault.line, fault.field) for fault in rule.findings(workload)]
+    return found
+
+
+def test_a_rendezvous_has_the_count_of_the_pods_and_a_rank() -> None:
+    assert rendezvous(RENDEZVOUS) == []
+    fewer = changed(RENDEZVOUS, ("NNODES, value: '4'", "NNODES, value: '2'"))
+    assert rendezvous(fewer) == [(21, "NNODES")]
+    more = changed(RENDEZVOUS, ("NNODES, value: '4'", "NNODES, value: '8'"))
+    assert rendezvous(more) == [(21, "NNODES")]
+    no_rank = changed(RENDEZVOUS, ("name: NODE_RANK", "name: OTHER"))
+    assert rendezvous(no_rank) == [(19, "NODE_RANK")]
+    no_count = changed(RENDEZVOUS, ("name: NNODES", "name: OTHER"))
+    assert rendezvous(no_count) == [(19, "NNODES")]
+
+
+def test_a_rendezvous_that_may_be_completed_elsewhere_is_not_judged() -> None:
+    no_rank = changed(RENDEZVOUS, ("name: NODE_RANK", "name: OTHER"))
+    more = changed(no_rank, ("        env:\n", "        envFrom: [{secretRef: {name: s}}]\n"
+                                               "        env:\n"))  # fmt: skip
+    assert rendezvous(more) == []
+    template = changed(no_rank, ("value: '6002'", "value: '{{ .Values.port }}'"))
+    assert rendezvous(template) == []
+    in_script = changed(
+        no_rank,
+        ("[python3, -m, maxtext.trainers.pre_train.train, base.yml, hardware=gpu]",
+         "[bash, -c, 'export NODE_RANK=$JOB_COMPLETION_INDEX; python3 -m "
+         "maxtext.trainers.pre_train.train base.yml hardware=gpu']"),
+    )  # fmt: skip
+    assert rendezvous(in_script) == []
+    unknown = changed(RENDEZVOUS, ("value: '4'", "value: $(COUNT)"))
+    assert rendezvous(unknown) == []
+    assert rendezvous(changed(RENDEZVOUS, ("name: JAX_COORDINATOR_IP", "name: OTHER"))) == []
+
+
 def test_every_rule_that_judges_is_tried_here() -> None:
     judging = {rule.code for rule in RULES.all if rule.check is not None}
     tried = {found[0] for _, _, found in FAULTS.values()} | {code for _, code, _ in NOTES.values()}
-    assert judging == tried | {"K8S152"}
+    assert judging == tried | {"K8S152", "K8S163"}
 
 
 def spots(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -78,7 +78,7 @@ def test_the_product_is_compared_with_the_devices_of_a_slice_and_the_repair_is_s
     assert "fsdp 4 x expert 4 = 16" in faults[0].message
     assert "32 GPUs / 4 slices = 8" in faults[0].message
     assert faults[0].hint == (
-        "ici_expert_parallelism may be 2; or ici_fsdp_parallelism may be 2, the others kept, "
+        "ici_expert_parallelism may be 2, or ici_fsdp_parallelism may be 2, the others kept; "
         "or dcn_data_parallelism may be 2, the others kept"
     )
     mended = text.replace("expert_parallelism: 4", "expert_parallelism: 2")
@@ -267,13 +267,25 @@ def test_a_slice_of_two_hosts_dies_with_every_degree_said() -> None:
         ("MESH114", "error", "dcn_data_parallelism"),
     ]
     assert told(on(text, 4, None)) == [("MESH122", "warning", FSDP)]
-    # Two domains of 4 trays each are possible, so nothing is said.
-    assert told(on(text, 8, "gb200", 4)) == []
+    # Two domains of 4 trays each are possible, and one is likelier.
+    assert told(on(text, 8, "gb200", 4)) == [("MESH122", "warning", FSDP)]
+    assert told(on(text.replace("16", "64"), 32, "gb200", 4)) == []
 
 
 def test_domains_that_nobody_can_count_are_a_warning() -> None:
     text = f"{FSDP}: 8\nper_device_batch_size: 1\n"
-    assert told(on(text, 8, "gb200", 4)) == [("MESH113", "warning", FSDP)]
+    assert told(on(text, 8, "gb200", 4)) == [("MESH122", "warning", FSDP)]
+    assert told(on(text, 8, "gb200", 4, JAX_PARTITION_INDEX="x")) == []
+    assert told(on(text.replace("8", "32"), 8, "gb200", 4)) == []
+    assert told(on(text.replace("8", "24"), 8, "gb200", 4)) == [("MESH113", "error", FSDP)]
+
+
+def test_degrees_that_fit_no_number_of_slices_are_an_error_whoever_makes_them() -> None:
+    text = f"{FSDP}: 16\ndcn_data_parallelism: 4\nper_device_batch_size: 1\n"
+    weights = {weight for _, weight, _ in told(on(text, 4, "h100", script=False))}
+    assert weights == {"error"}
+    fits = text.replace("ism: 4", "ism: 2")
+    assert {weight for _, weight, _ in told(on(fits, 4, "h100", script=False))} == {"warning"}
 
 
 def test_dcn_degrees_that_do_not_divide_the_devices_are_named_themselves() -> None:

@@ -101,3 +101,12 @@ def test_every_name_is_known_flat_and_in_its_section() -> None:
     assert row.has("num_generations", argument=False)
     assert elsewhere("grpo_beta") is not None
     assert elsewhere("num_slice") is None
+
+
+def test_what_only_pre_training_refuses_is_judged_by_the_program_that_starts() -> None:
+    text = f"{BASE}use_dpo: true\n"
+    assert [f.severity for f in found(started(PRE, text=text), "DATA109")] == ["error"]
+    dpo = "maxtext.trainers.post_train.dpo.train_dpo"
+    assert found(started(dpo, text=text), "DATA109") == []
+    alone = replace(workload(text, (), 8, 1), kind="MaxText config")
+    assert [f.severity for f in found(alone, "DATA109")] == ["note"]

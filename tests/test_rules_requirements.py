@@ -18,8 +18,9 @@ from moectl.resolve.derived import derived
 from moectl.resolve.effective import effective
 from moectl.resources import fact
 from moectl.rules.maxtext_condition import holds
+from moectl.rules.maxtext_verdict import workload as maxtext_workload
+from moectl.rules.requirements import COMPILED, rows
 from moectl.rules.requirements import RULES as DECLARED
-from moectl.rules.requirements import rows
 from moectl.rules.requirements_build import compiled
 from moectl.spec.table import table
 from moectl.workload import UNKNOWN, Text, Workload
@@ -238,6 +239,46 @@ def assigned(row: Mapping[str, Any], broken: str) -> dict[str, Any]:
     return values
 
 
+DERIVED = json.loads(fact(COMPILED).read_text("utf-8"))["derived"]
+
+
+def test_a_finding_names_a_key_that_one_can_type() -> None:
+    for row in RULES.values():
+        for key in row.get("need") or row["need_any"][0]:
+            name = key.split("*")[0]
+            known = CATALOGUE.key(DERIVED.get(name, name))
+            assert name == "XLA_FLAGS" or (known is not None and not known.derived), (row, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "hint"),
+    [
+        ("num_vocab_tiling: 3\nper_device_batch_size: 1\n", "MODEL110",
+         "per_device_batch_size: 3"),
+        ("num_vocab_tiling: 3\nper_device_batch_size: 1\n", "MODEL110",
+         "max_target_length: 2049"),
+        ("use_dpo: true\n", "DATA109", "use_dpo: false"),
+        ("enable_multi_tier_checkpointing: true\n", "CKPT104",
+         "local_checkpoint_directory: /local/checkpoints"),
+        ("sliding_window_size: 0\nattention_type: local_sliding\n", "CTX125",
+         "sliding_window_size: 1"),
+    ],
+)  # fmt: skip
+def test_what_a_hint_proposes_mends_the_row(text: str, code: str, hint: str) -> None:
+    rule = next(rule for rule in DECLARED.all if rule.code == code)
+
+    def said(*lines: str) -> list[Finding]:
+        made = maxtext_workload("\n".join(["base_config: base.yml", *lines]), (), 8, 1)
+        return list(rule.findings(made))
+
+    lines = text.splitlines()
+    (fault, *_) = said(*lines)
+    assert f"write {hint}" in fault.hint
+    key = hint.partition(":")[0]
+    kept = [line for line in lines if not line.startswith(f"{key}:")]
+    assert fault.field not in [again.field for again in said(*kept, hint)]
+
+
 def pairs() -> Iterator[tuple[str, str]]:
     for code, row in RULES.items():
         yield from ((code, key) for key in row.get("need") or {})
@@ -254,7 +295,7 @@ def test_each_requirement_of_a_row_is_found_alone_at_a_line_of_the_row(code: str
     findings = faults(code, values)
     name = key.split("*", maxsplit=1)[0]
     assert len(findings) == 1
-    assert findings[0].field in {name, table().owners.get(name)}
+    assert findings[0].field in {DERIVED.get(name, name), table().owners.get(name)}
     assert (findings[0].file, findings[0].line) == ("a.yml", list(values).index(name) + 1)
     assert findings[0].hint
 

@@ -269,3 +269,43 @@ def test_a_batch_script_without_an_interpreter_is_noted() -> None:
     codes = [f.code for f in found(RULES, script("#SBATCH -N 2\ntrue\n"))]
     assert codes == ["SLURM116"]
     assert found(RULES, script("srun true\n")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("srun --wait=60 --kill-on-bad-exit=1 x", []),
+        ("srun -W 60 x", []),
+        ("srun --wait 60 x", []),
+        ("srun --wait x", ["SLURM103"]),  # x is the value then
+        ("sbatch --wait job.sh", []),
+        ("sbatch -W job.sh", []),
+        ("sbatch --wait=60 job.sh", ["SLURM102"]),
+        ("#SBATCH --wait\ntrue", []),
+        ("#SBATCH -W\ntrue", []),
+    ],
+)
+def test_wait_is_another_option_to_srun_than_to_sbatch(text: str, codes: list[str]) -> None:
+    rows = seen(RULES, script(f"{HEAD}{text}\n"))
+    assert [code for code, _, _ in rows if code in {"SLURM101", "SLURM102", "SLURM103"}] == codes
+
+
+@pytest.mark.parametrize(
+    ("text", "severity"),
+    [
+        ("srun --kill-on-bad-exit=yes x", "error"),
+        ("srun --cpu-bind=off x", "error"),
+        ("srun --gres=gpus:4 x", "error"),
+        ("srun --gres=gpu=4 x", "warning"),
+        ("sbatch --mail-type=FINISH job.sh", "error"),
+        ("#SBATCH --nodes=4,8", "warning"),
+        ("#SBATCH --array=a-b", "error"),
+        ("#SBATCH --exclusive=topo", None),
+        ("srun --cpu-bind=$BIND x", None),
+    ],
+)
+def test_values_are_judged_in_every_place(text: str, severity: str | None) -> None:
+    rows = seen(RULES, script(f"{HEAD}{text}\n"))
+    assert [row for row in rows if row[0] == "SLURM103"] == (
+        [("SLURM103", severity, 2)] if severity else []
+    )

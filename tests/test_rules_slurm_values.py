@@ -83,7 +83,7 @@ BAD = {
     "cores-per-socket": "0 x",
     "sockets-per-node": "0 x",
     "mincpus": "0 x",
-    "extra-node-info": "x -1 2,4 2:x",
+    "extra-node-info": "x 2,4 2:x",
     "profile": "foo Filesystem ''",
     "begin": "yesterdayx yesterday friday elevenses 4pm 4PM now+1h now+1min now+3foo ''",
     "deadline": "foo soon",
@@ -100,6 +100,27 @@ BAD = {
     "time": "1h abc 1:00:00:00 ''",
     "mem": "64GiB 1.5G -1 all MaxMemPerNode",
     "ntasks": "1k 1e3 x 0",
+}
+# Options of srun alone.
+GOOD_OF_SRUN = {
+    "kill-on-bad-exit": "0 1 2 ''",
+    "wait": "0 60 +5 ''",
+    "msg-timeout": "5",
+    "het-group": "0 0,1 0-1 [0-1]",
+    "accel-bind": "g gv gn mgnv",
+    "send-libs": "yes no y",
+    "cpu-bind": "none no cores core Cores sockets socket threads ldoms rank rank_ldom quiet q "
+    "verbose verbose,cores v,none map_cpu:0,1 mask_cpu:0x3,0xc map_ldom:0 mask_ldom:0x1 one_thread",
+}
+BAD_OF_SRUN = {
+    "kill-on-bad-exit": "x yes -1 1x",
+    "wait": "x -1 1:00",
+    "msg-timeout": "x",
+    "threads": "0 x",
+    "het-group": "x",
+    "accel-bind": "x ''",
+    "send-libs": "foo true",
+    "cpu-bind": "foo off yes auto gpu closest per_task map_cpu map_cpu:x ''",
 }
 # What the controller refuses, or only an older release.
 BAD_LATER = {
@@ -128,10 +149,11 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], 
     (folder / "slurm.conf").write_text(
         "ClusterName=x\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\n"
         f"AuthType=auth/none\nCredType=cred/none\nPlugStackConfig={folder}/plugstack.conf\n"
-        "MessageTimeout=1\nGresTypes=gpu\nNodeName=a CPUs=1\nPartitionName=batch Nodes=a\n"
+        "MessageTimeout=1\nGresTypes=gpu\nTaskPlugin=task/affinity\n"
+        "NodeName=a CPUs=1\nPartitionName=batch Nodes=a\n"
     )
     (folder / "plugstack.conf").write_text("")
-    cases = [*_cases(GOOD), *_cases(BAD)]
+    cases = [*_cases(GOOD), *_cases(BAD), *_cases(GOOD_OF_SRUN), *_cases(BAD_OF_SRUN)]
     with ThreadPoolExecutor(4) as pool:
         said = pool.map(lambda pair: _asked(folder, *pair), enumerate(cases))
         return dict(zip(cases, said, strict=True))
@@ -145,8 +167,9 @@ def _asked(folder: Path, index: int, case: tuple[str, str]) -> str:
     job = folder / f"job{index}.sh"
     name, value = case
     job.write_text(f"#!/bin/bash\n#SBATCH {name}={value}\ntrue\n", "utf-8")
+    of_srun = name[2:] in {*GOOD_OF_SRUN, *BAD_OF_SRUN}
     done = subprocess.run(
-        ["sbatch", "--test-only", job],
+        ["srun", f"{name}={value}", "true"] if of_srun else ["sbatch", "--test-only", job],
         env={"SLURM_CONF": str(folder / "slurm.conf"), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
@@ -160,22 +183,26 @@ def test_sbatch_takes_every_value_that_is_passed(
     verdicts: dict[tuple[str, str], str],
 ) -> None:
     later = {"--array", "--dependency"}  # read by the controller, which is not there
-    refused = {case: verdicts[case] for case in _cases(GOOD) if verdicts[case]}
+    good = [*_cases(GOOD), *_cases(GOOD_OF_SRUN)]
+    refused = {case: verdicts[case] for case in good if verdicts[case]}
     assert not {case: said for case, said in refused.items() if case[0] not in later}
 
 
 def test_sbatch_refuses_every_value_that_is_an_error(
     verdicts: dict[tuple[str, str], str],
 ) -> None:
-    assert [case for case in _cases(BAD) if not verdicts[case]] == []
+    bad = [*_cases(BAD), *_cases(BAD_OF_SRUN)]
+    assert [case for case in bad if not verdicts[case]] == []
 
 
-@pytest.mark.parametrize(("name", "value"), _cases(GOOD))
+@pytest.mark.parametrize(("name", "value"), [*_cases(GOOD), *_cases(GOOD_OF_SRUN)])
 def test_a_value_that_sbatch_takes_is_passed(name: str, value: str) -> None:
     assert value_fault(name, value) is None
 
 
-@pytest.mark.parametrize(("name", "value"), [*_cases(BAD), *_cases(BAD_LATER)])
+@pytest.mark.parametrize(
+    ("name", "value"), [*_cases(BAD), *_cases(BAD_OF_SRUN), *_cases(BAD_LATER)]
+)
 def test_a_value_that_slurm_refuses_is_found(name: str, value: str) -> None:
     fault = value_fault(name, value)
     assert fault is not None

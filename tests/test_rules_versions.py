@@ -220,3 +220,22 @@ def test_emergency_checkpoints_need_an_image_with_the_fix(
 
 def test_a_date_without_hyphens_is_a_date() -> None:
     assert date_of("registry.example/me/m:x-20250430-y") == "2025-04-30"
+
+
+def test_an_unknown_image_is_told_at_the_first_step_that_names_it() -> None:
+    def option(line: int) -> Option:
+        origin = Origin("srun", SCRIPT, line, 7)
+        text = "docker://me/x:1" if line == 3 else "me/x:1"
+        return Option("--container-image", Text.of(text, origin), origin, "")
+
+    steps = tuple(
+        Step("srun", (option(line),), (), Origin("srun", SCRIPT, line, 1)) for line in (3, 4, 5)
+    )
+    batch = Batch((), steps, scheduled=True)
+    base = workload("me/x:1")
+    told = [
+        replace(base, batch=batch, step=step, image_said=step.options[0].origin) for step in steps
+    ]
+    lines = {f.line for w in told for f in found(w) if f.code == "VER104"}
+    assert lines == {3}
+    assert len({f for w in told for f in found(w) if f.code == "VER104"}) == 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from moectl.facts.maxtext import load, releases
 from moectl.findings import Finding
@@ -125,3 +127,53 @@ def test_codes_are_unique_and_rules_say_all_they_must() -> None:
         assert rule.reason.endswith(".")
         assert rule.source
         assert rule.stage in STAGES
+
+
+@pytest.mark.parametrize(
+    ("raw", "better"),
+    [("3e-4", "3.0e-4"), ("1e-8", "1.0e-8"), ("1E5", "1.0e+5"), ("-2e+3", "-2.0e+3")],
+)
+def test_a_number_without_a_dot_is_written_out_as_every_reader_takes_it(
+    raw: str, better: str
+) -> None:
+    (found,) = [f for f in judged(f"adam_eps: {raw}\n") if f.code == "YAML126"]
+    assert f"write {better} " in found.hint
+    assert yaml.safe_load(better) == float(raw)
+
+
+def model_file(text: str) -> list[Finding]:
+    source = read_source("m.yml", text, lambda _: None, "MaxText model file")
+    found = list(source.findings)
+    for part in source.parts:
+        workload = Workload(
+            kind=part.kind, origin=part.origin, maxtext=RELEASE, jaxlib="0.12.0.1",
+            is_maxtext=part.is_maxtext, config=part.config,
+        )  # fmt: skip
+        for rule in RULES.all:
+            found += rule.findings(workload)
+    return found
+
+
+def test_every_model_file_of_maxtext_is_clean() -> None:
+    catalogue = load(RELEASE)
+    for name in catalogue.models():
+        text = yaml.safe_dump(dict(catalogue.model(name) or {}))
+        assert [f for f in model_file(text) if f.severity != "note"] == []
+
+
+def test_a_model_file_with_a_wrong_key_or_value_is_found_at_it() -> None:
+    found = model_file("decoder_block: mixtral\nbase_emb_dimm: 8\nnum_experts: many\n")
+    assert [(f.code, f.severity, f.line, f.column) for f in found] == [
+        ("YAML131", "error", 2, 1),
+        ("YAML131", "error", 3, 14),
+    ]
+    assert "base_emb_dim" in found[0].hint
+    word = model_file("decoder_block: off\nbase_emb_dim: 8\n")
+    assert [f.code for f in word] == ["YAML121"]
+
+
+def test_many_unknown_keys_of_a_model_file_are_told_soon() -> None:
+    text = "decoder_block: mixtral\n" + "".join(f"key_{n}: 3\n" for n in range(5_000))
+    began = time.monotonic()
+    assert len(model_file(text)) == 5_000
+    assert time.monotonic() - began < 15

@@ -42,6 +42,9 @@ def expansion(draw: random.Random) -> str:
             f"${{{name}:-d e}}", f'"${{{name}:+s}}"', f"${{{name}-x}}", f'"pre ${name} post"',
             '"${ARR[@]}"', "${ARR[@]}", '"${ARR[*]}"', '"${ARR[1]}"', "$((2*3+1))",
             f'"$(echo {name})"', "$(echo one two)", '"$@"', '"$1"', "${UNSEEN}", '"$UNSEEN"',
+            f"${{{name}#x}}", f'"${{{name}%e}}"', f'"${{{name}//a/_}}"', f"${{{name}/ /-}}",
+            f'"${{{name}%%=*}}"', f"${{{name}##* }}", f'"${{{name}:1:3}}"', f"${{{name}:2}}",
+            f'"$(echo "${name}" | tr a _)"', f"$(echo k=v-{name} | tr - ' ')",
             "{p,q}", "x{1,2}y", "pre$A.post", '"$A"\'$A\'', f"--o=${name}", f'--o="${name}"',
         ]
     )  # fmt: skip
@@ -131,7 +134,7 @@ def run(script: str) -> list[list[str]]:
     prelude = "srun() { printf '%s\\1' \"$@\"; printf '\\2'; }\n"
     done = subprocess.run(
         [BASH, "--norc", "-c", prelude + script],
-        env={"PATH": "/usr/bin:/bin"},
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"},
         cwd="/",
         capture_output=True,
         timeout=20,

@@ -100,8 +100,8 @@ def test_the_reader_imports_nothing_that_could_run_anything() -> None:
             elif isinstance(node, ast.ImportFrom):
                 imported.add((node.module or "").partition(".")[0])
     assert imported <= {
-        "__future__", "bisect", "collections", "contextlib", "dataclasses", "itertools", "moectl",
-        "posixpath", "re", "typing",
+        "__future__", "bisect", "collections", "contextlib", "dataclasses", "functools",
+        "itertools", "moectl", "posixpath", "re", "typing",
     }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moectl.settings.sources import Part, Source, read_source
+from moectl.settings.sources.manifest import SEEN
 from moectl.settings.sources.templated import HOLE, make_plain
 from moectl.workload import MARK, UNKNOWN
 
@@ -208,3 +209,189 @@ def test_faults_of_yaml_are_found_in_their_lines() -> None:
     assert ("YAML103", 5) in [(found.code, found.line) for found in source.findings]
     twice = read("apiVersion: v1\nkind: Pod\nkind: Pod\n")
     assert [(found.code, found.line) for found in twice.findings] == [("YAML102", 3)]
+
+
+MAPS = """apiVersion: v1
+kind: ConfigMap
+metadata: {name: env}
+data:
+  NCCL_DEBUG: INFO
+  flags: "--xla_a=1"
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: files}
+data:
+  run.sh: |
+    set -e
+    source ./env.sh
+    export XLA_FLAGS="$XLA_FLAGS --xla_b=2"
+    python3 -m maxtext.trainers.pre_train.train cfg.yml stepz=3
+  env.sh: |
+    export XLA_FLAGS="$XLA_FLAGS --xla_c=3"
+  cfg.yml: |
+    base_config: base.yml
+    hardware: gpu
+    hardware: gpu
+  other.yml: |
+    per_device_batchsize: 3
+    hardware: gpu
+  notes.yml: |
+    a: b
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  volumes: [{name: s, configMap: {name: files}}]
+  containers:
+  - name: t
+    image: x/y:1
+    workingDir: /s
+    envFrom: [{configMapRef: {name: env}}]
+    env:
+    - name: XLA_FLAGS
+      valueFrom: {configMapKeyRef: {name: env, key: flags}}
+    volumeMounts: [{name: s, mountPath: /s}]
+    command: [bash, /s/run.sh]
+"""
+
+
+def test_variables_and_files_of_a_config_map_reach_the_container_at_their_places() -> None:
+    source = read(MAPS)
+    (part,) = [part for part in source.parts if part.kind == "manifest" and part.is_maxtext]
+    assert part.environment["NCCL_DEBUG"].text == "INFO"
+    assert part.environment["NCCL_DEBUG"].origin.line == 5
+    assert part.flags is not None
+    assert part.flags.text == "--xla_a=1 --xla_c=3 --xla_b=2"
+    lines = [part.flags.at(part.flags.text.index(flag)).line for flag in ("a=", "b=", "c=")]
+    assert lines == [6, 15, 18]
+    assert {part.flags.at(n).file for n in range(len(part.flags.text))} == {"d/m.yml"}
+    stepz = part.arguments["stepz"].origin
+    assert (stepz.file, stepz.line, stepz.column) == ("d/m.yml", 16, 57)
+    hardware = part.config["hardware"].origin
+    assert (hardware.file, hardware.line, hardware.column) == ("d/m.yml", 22, 5)
+    assert [(f.code, f.file, f.line) for f in source.findings] == [("YAML102", "d/m.yml", 22)]
+
+
+def test_a_config_that_no_container_opens_is_judged_and_other_files_are_not() -> None:
+    (part,) = [part for part in read(MAPS).parts if part.kind == "MaxText config"]
+    place = part.config["per_device_batchsize"].origin
+    assert (place.file, place.line, place.column) == ("d/m.yml", 24, 5)
+    assert part.origin.line == 24
+
+
+def test_what_is_mounted_by_another_name_is_found_by_that_name() -> None:
+    renamed = MAPS.replace(
+        "configMap: {name: files}",
+        "configMap: {name: files, items: [{key: run.sh, path: go.sh}, {key: cfg.yml, path: c}]}",
+    ).replace("/s/run.sh", "/s/go.sh")
+    (part,) = [part for part in read(renamed).parts if part.kind == "manifest" and part.is_maxtext]
+    assert part.flags is not None
+    assert "--xla_b=2" in part.flags.text
+    assert "hardware" not in part.config
+    single = MAPS.replace("mountPath: /s}", "mountPath: /go, subPath: run.sh}").replace(
+        "/s/run.sh", "/go"
+    )
+    (part,) = [part for part in read(single).parts if part.kind == "manifest" and part.is_maxtext]
+    assert "stepz" in part.arguments
+
+
+def test_a_config_map_of_another_file_stays_unknown() -> None:
+    other = MAPS.replace("metadata: {name: env}", "metadata: {name: other}")
+    (part,) = [part for part in read(other).parts if part.kind == "manifest" and part.is_maxtext]
+    assert "NCCL_DEBUG" not in part.environment
+    assert part.flags is not None
+    assert part.flags.text == f"{MARK} --xla_c=3 --xla_b=2"
+
+
+def test_an_absolute_path_of_a_container_is_not_opened_here() -> None:
+    asked = []
+
+    def opened(path: str) -> str | None:
+        asked.append(path)
+        return None
+
+    text = HEAD + (
+        "    command: [python3, -m, maxtext.trainers.pre_train.train, /etc/c.yml, a=1]\n"
+    )
+    read_source("d/m.yml", text, opened, "manifest")
+    read_source("d/m.yml", text.replace("/etc/c.yml", "c.yml"), opened, "manifest")
+    assert asked == ["c.yml"]
+
+
+def test_the_manifests_variables_flow_into_the_script_and_can_be_unset() -> None:
+    part = only(
+        HEAD + "    env: [{name: XLA_FLAGS, value: --xla_a=1}, {name: A, value: it's}]\n"
+        "    command:\n    - bash\n    - -c\n    - |\n"
+        '      export XLA_FLAGS="$XLA_FLAGS --xla_b=2" B="$A"\n'
+        "      python3 -m maxtext.trainers.pre_train.train base.yml\n"
+    )
+    assert part.flags is not None
+    assert part.flags.text == "--xla_a=1 --xla_b=2"
+    assert [part.flags.at(at).line for at in (0, 12)] == [7, 12]
+    assert part.environment["B"].text == "it's"
+    gone = only(
+        HEAD + "    env: [{name: XLA_FLAGS, value: --xla_a=1}]\n"
+        "    command: [bash, -c, 'unset XLA_FLAGS; "
+        "python3 -m maxtext.trainers.pre_train.train base.yml']\n"
+    )
+    assert gone.flags is None
+
+
+QUOTED = {
+    "written line ends": (
+        '    command: [bash, -c, "python3 -m maxtext.trainers.pre_train.train b.yml '
+        '\\\\\\n a=1"]\n',
+        (7, 81),
+    ),
+    "escaped line ends": (
+        '    command: [bash, -c, "set -e; \\\n'
+        '      python3 -m maxtext.trainers.pre_train.train b.yml \\\n        a=1"]\n',
+        (9, 9),
+    ),
+    "folded lines": (
+        "    command: [bash, -c, 'python3 -m maxtext.trainers.pre_train.train b.yml\n"
+        "      c=2 a=1']\n",
+        (8, 11),
+    ),
+    "folded block": (
+        "    command:\n    - bash\n    - -c\n    - >-\n"
+        "      python3 -m maxtext.trainers.pre_train.train b.yml\n      c=2\n      a=1\n",
+        (13, 7),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUOTED)
+def test_an_argument_in_a_quoted_script_is_found_in_its_line(name: str) -> None:
+    text, place = QUOTED[name]
+    origin = only(HEAD + text).arguments["a"].origin
+    assert (origin.file, origin.line, origin.column) == ("d/m.yml", *place)
+
+
+def test_many_containers_are_all_read_and_an_end_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    pod = HEAD + "    env: [{name: A, value: b}]\n"
+    source = read("---\n".join([pod] * 200))
+    assert len(source.parts) == 200
+    assert source.findings == ()
+    monkeypatch.setattr("moectl.settings.sources.workloads.MAX_PARTS", 3)
+    source = read("---\n".join([pod] * 5))
+    assert len(source.parts) == 3
+    assert [(f.code, f.severity, f.line) for f in source.findings] == [("SRC105", "warning", 25)]
+    several = HEAD + "".join(f"  - name: c{n}\n" for n in range(5))
+    source = read(several)
+    assert len(source.parts) == 3
+    assert [(f.code, f.severity, f.line) for f in source.findings] == [("SRC105", "warning", 9)]
+
+
+def test_a_document_is_marked_in_all_parts_but_the_first() -> None:
+    source = read(HEAD + "  - name: u\n  - name: v\n")
+    seen = [part.manifest is not None and SEEN in part.manifest.places for part in source.parts]
+    assert seen == [False, True, True]
+    assert all(part.manifest and part.manifest.at("kind").line == 2 for part in source.parts)
+
+
+def test_lines_that_steer_a_template_are_known() -> None:
+    plain = make_plain("a: 1\n{{- if .Values.x }}\nb: 2\n{{- else }}\nb: 3\n{{- end }}\n")
+    assert plain.controls == (2, 4, 6)

@@ -200,3 +200,70 @@ def test_any_text_becomes_a_source(text: str, name: str, kind: str) -> None:
         assert "\n" not in found.message
     for part in source.parts:
         assert part.kind == source.kind
+
+
+def test_directives_of_a_script_of_another_language_are_read_and_its_body_is_not() -> None:
+    for shebang in ("#!/usr/bin/env python3", "#!/bin/csh"):
+        source = read(f"{shebang}\n#SBATCH -N 2\nimport os\n#SBATCH -N 3\nexport A=1\nif (\n")
+        (part,) = source.parts
+        assert source.kind == "script"
+        assert part.batch is not None
+        assert [option.value and option.value.text for option in part.batch.directives] == ["2"]
+        assert part.environment == {}
+        assert source.findings == ()
+        assert shebang[2:] in source.told[0]
+
+
+def test_a_script_that_draws_in_another_is_read_with_it_at_its_lines() -> None:
+    files = {
+        "env.sh": 'export XLA_FLAGS="--xla_a=1"\n',
+        "run.sh": f'#!/bin/bash\n# the run\nexec {TRAIN} base.yml stepz=3 "$@"\n',
+    }
+    text = "#!/bin/bash\nsource ./env.sh\nsource ./gone.sh\nbash ./run.sh steps=4\n"
+    source = read_source("d/x", text, lambda path: files.get(path.removeprefix("./")))
+    (part,) = [part for part in source.parts if part.is_maxtext]
+    assert part.flags is not None
+    assert (part.flags.origin.file, part.flags.origin.line) == ("d/env.sh", 1)
+    stepz, steps = part.arguments["stepz"].origin, part.arguments["steps"].origin
+    assert (stepz.file, stepz.line) == ("d/run.sh", 3)
+    assert (steps.file, steps.line) == ("d/x", 4)
+    assert any("gone.sh" in sentence for sentence in source.told)
+
+
+def test_a_script_that_is_not_followed_to_its_end_says_so() -> None:
+    deep = "echo " + "$(echo " * 3000 + ")" * 3000 + f"\n{TRAIN} base.yml stepz=3\n"
+    source = read(f"#!/bin/bash\n{deep}")
+    said = [(f.code, f.severity) for f in source.findings]
+    assert said == [("SRC105", "warning")] or any(p.is_maxtext for p in source.parts)
+    harmless = read("#!/bin/bash\necho " + "$(echo " * 3000 + ")" * 3000 + "\n")
+    assert harmless.findings == ()
+
+
+def test_commands_beyond_the_limit_are_said_to_be_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "#!/bin/bash\n" + f"{TRAIN} base.yml\n" * 200
+    assert sum(part.is_maxtext for part in read(text).parts) == 200
+    assert read(text).findings == ()
+    monkeypatch.setattr("moectl.settings.sources.commands.MAX_PARTS", 3)
+    source = read(text)
+    assert len(source.parts) == 3
+    assert [(f.code, f.severity, f.line) for f in source.findings] == [("SRC105", "warning", 5)]
+
+
+def test_variables_of_maxtext_are_judged_in_a_file_of_variables() -> None:
+    source = read(
+        "M_STEPS=abc\nM_ici_fsdp_parallelism=8\nM_ENABLE_CHECKPOINTING=no\nA=b\n", "a.env"
+    )
+    assert [(f.code, f.severity, f.line, f.field) for f in source.findings] == [
+        ("ARG109", "error", 1, "M_STEPS"),
+        ("ARG110", "warning", 2, "M_ici_fsdp_parallelism"),
+    ]
+    hardware = read("M_HARDWARE=gpus\nM_LEARNING_RATE=1e-4\nM_RUN_NAME=\n", "a.env")
+    assert [(f.code, f.line) for f in hardware.findings] == [("ARG111", 1)]
+    assert "gpu_multiprocess" in hardware.findings[0].message
+
+
+def test_a_file_too_large_to_be_read_is_not_to_be_mended_in_a_line() -> None:
+    source = read("base_config: base.yml\n" + "# ü\n" * MAX_BYTES)
+    (found,) = source.findings
+    assert found.code == "SRC101"
+    assert found.hint == "give a text file"

@@ -14,7 +14,9 @@ from moectl.workload import Piece
 
 def pieces(text: str) -> tuple[str, list[Piece]]:
     """Return value and pieces of the scalar under the key `a`."""
-    node = yaml.compose(text, Loader=yaml.SafeLoader).value[0][1]
+    whole = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert whole is not None
+    node = whole.value[0][1]
     style = node.style or ""
     line, column = node.start_mark.line + 1, node.start_mark.column + 1
     line += style in {"|", ">"}

@@ -115,8 +115,8 @@ def statuses(store: Store, backend: Backend | None = None, now: float | None = N
 
 def status(
     store: Store, said: str, backend: Backend | None = None, now: float | None = None
-) -> tuple[Details, str]:
-    """Return one run looked at closely, and why the scheduler could not be asked, if so.
+) -> tuple[Status, str]:
+    """Return how one run is, and why the scheduler could not be asked, if so.
 
     Raises:
         MoectlError: there is no such run.
@@ -124,8 +124,8 @@ def status(
     record = store.find(said)
     asked = backend or backend_for(record)
     survey = settle(store, asked, [record])
-    found = status_of(row(survey, survey.records[0], asked), time.time() if now is None else now)
-    return _details(found), survey.unreachable
+    seen = row(survey, survey.records[0], asked)
+    return status_of(seen, time.time() if now is None else now), survey.unreachable
 
 
 def status_of(found: Row, now: float) -> Status:
@@ -164,7 +164,8 @@ def _config(bundle: Path) -> str:
     return beginning(bundle / CONFIG, _CONFIG_BYTES)
 
 
-def _details(found: Status) -> Details:
+def details(found: Status) -> Details:
+    """Return a run looked at closely: why it failed, and what ran against its lock."""
     from moectl.actions.differences import differences  # noqa: PLC0415
 
     bundle = Path(found.row.record.bundle)
@@ -200,7 +201,6 @@ def watched(
         sleep(delay)
 
 
-def only(found: Details, unreachable: str) -> Statuses:
+def only(found: Status, unreachable: str) -> Statuses:
     """Return one run in the form of a table of runs."""
-    shown = found.status
-    return Statuses((shown,), Table((shown.row,), unreachable=unreachable))
+    return Statuses((found,), Table((found.row,), unreachable=unreachable))

@@ -40,7 +40,8 @@ def run(run: list[str], watch: bool, format: str) -> int:  # noqa: A002 - the op
         _watch(action.watched(look))
         return 0
     if run:
-        details, unreachable = action.status(store, run[0])
+        found_one, unreachable = action.status(store, run[0])
+        details = action.details(found_one)
         if format == "json":
             say_json({**details.as_dict(time.time()), "unreachable": unreachable})
         else:

@@ -126,6 +126,11 @@ def maxtext_modules() -> frozenset[str]:
     return frozenset(line for line in lines if not line.startswith("#"))
 
 
+def is_package(module: str) -> bool:
+    """Whether a name is that of a folder of MaxText's modules, which python3 -m cannot run."""
+    return any(name.startswith(f"{module}.") for name in maxtext_modules())
+
+
 def missing_module(module: str) -> tuple[str, bool] | None:
     """Return what a module that MaxText does not have was meant to be.
 
@@ -142,6 +147,8 @@ def missing_module(module: str) -> tuple[str, bool] | None:
         return None
     if module in maxtext_modules():
         return None
+    if is_package(module):
+        return "", True
     programs = [name for name in load().modules if name.startswith(f"{_PACKAGE}.")]
     meant = f"{_PACKAGE}.{rest}"
     near = [meant] if meant in maxtext_modules() else nearest(meant, programs)

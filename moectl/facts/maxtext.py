@@ -43,7 +43,7 @@ class Catalogue:
     _nested: Mapping[str, Mapping[str, Mapping[str, object]]] = field(repr=False, compare=False)
     _axes: Mapping[str, Mapping[str, str]] = field(repr=False, compare=False)
     _folder: Folder = field(repr=False, compare=False)
-    _made: dict[str, Key | None] = field(default_factory=dict, repr=False, compare=False)
+    _made: dict[str, Key] = field(default_factory=dict, repr=False, compare=False)
 
     def keys(self) -> tuple[str, ...]:
         """Return the names of all top-level keys, in the order of the source."""
@@ -51,9 +51,12 @@ class Catalogue:
 
     def key(self, name: str) -> Key | None:
         """Return a key by name, a nested one by `parent.name` or by its bare name."""
-        if name not in self._made:
-            self._made[name] = self._find(name)
-        return self._made[name]
+        if name in self._made:
+            return self._made[name]
+        found = self._find(name)
+        if found is not None:  # what people misspell is not kept
+            self._made[name] = found
+        return found
 
     def _find(self, name: str) -> Key | None:
         if (row := self._keys.get(name)) is not None:

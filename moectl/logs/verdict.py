@@ -84,10 +84,12 @@ def verdict(folder: Path | None, batch: Path | None = None) -> Verdict | None:
     if watched is not None:
         return watched
     failure = first_failure(folder)
-    printed = _of_batch(batch)
     found = _of_ranks(folder, failure)
-    if found is None or (printed is not None and not found.known):
-        return replace(printed, exit_code=found.exit_code) if printed and found else printed
+    if found is not None and found.known:
+        return found
+    printed = _of_batch(batch)
+    if printed is not None and (printed.known or not rank_logs(folder)):
+        return replace(printed, exit_code=failure.code if failure else None)
     return found
 
 

@@ -65,7 +65,9 @@ def slices_of(
         return nodes if known and _wanted(values) is None else None
     if hardware.domain_gpus <= hardware.gpus_per_node:
         return nodes
-    return _domains(values, nodes, hardware)
+    if devices is not None and devices != nodes * hardware.gpus_per_node:
+        return None  # not the nodes of this platform
+    return _domains(values, devices, nodes, hardware)
 
 
 def node_is_domain(devices: int | None, nodes: int | None) -> bool:
@@ -82,16 +84,27 @@ def node_is_domain(devices: int | None, nodes: int | None) -> bool:
     return bool(rows) and all(row["domain_gpus"] <= row["gpus_per_node"] for row in rows)
 
 
-def _domains(values: Mapping[str, Any], nodes: int, hardware: Hardware) -> int | None:
-    """Return the NVLink domains of nodes; None where the degrees or num_slices can say them.
+def _domains(
+    values: Mapping[str, Any], devices: int | None, nodes: int, hardware: Hardware
+) -> int | None:
+    """Return the NVLink domains of nodes; None where degrees or num_slices say possible ones.
 
     How many domains an allocation spreads over is the scheduler's choice, so that any equal
     parts that fit a domain are possible.
     """
     whole = hardware.domain_gpus // hardware.gpus_per_node
     wanted = _wanted(values)
+    if wanted is None and not _open_ici(values):
+        size = prod(values[key] for key in _ici_keys(values) if isinstance(values[key], int))
+        wanted = devices // size if devices and size > 0 and devices % size == 0 else None
     if wanted is not None and wanted > 0 and nodes % wanted == 0 and nodes // wanted <= whole:
         return None
+    return domains(nodes, hardware)
+
+
+def domains(nodes: int, hardware: Hardware) -> int | None:
+    """Return the NVLink domains that nodes lie in; None where that depends on the placement."""
+    whole = hardware.domain_gpus // hardware.gpus_per_node
     fewest, usual = -(-nodes // whole), -(-nodes // hardware.nodes_per_domain)
     return usual if fewest == usual and nodes % usual == 0 else None
 
@@ -110,8 +123,11 @@ def _wanted(values: Mapping[str, Any]) -> int | None:
 
 def _open_ici(values: Mapping[str, Any]) -> bool:
     """Whether MaxText fills a degree inside a slice."""
-    keys = [key for key in values if key.startswith("ici_") and key.endswith("_parallelism")]
-    return any(values[key] == -1 for key in keys)
+    return any(values[key] == -1 for key in _ici_keys(values))
+
+
+def _ici_keys(values: Mapping[str, Any]) -> list[str]:
+    return [key for key in values if key.startswith("ici_") and key.endswith("_parallelism")]
 
 
 def counted(values: Mapping[str, Any], devices: Any, slices: int | None, ici: Any) -> Any:

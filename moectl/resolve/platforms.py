@@ -25,14 +25,15 @@ _LAUNCHER = "srun"
 
 _MACHINES = "kubernetes.yaml"  # fact file that lists machine types
 
-_WORD = re.compile(r"[a-z0-9]+")
+# Patterns, compiled where a file names a type: most name none.
+_WORD = "[a-z0-9]+"
 # Another product of the same name (PCIe cards, NVL pairs), or a part of a GPU (MIG).
-_OTHER_PRODUCT = re.compile(r"pcie|nvl|mig|\d+g|\d+c")
-_MEMORY = re.compile(r"(\d+)gb")
+_OTHER_PRODUCT = r"pcie|nvl|mig|\d+g|\d+c"
+_MEMORY = r"(\d+)gb"
 # How far the memory in a product's name may be from the catalogue's: it is nominal there and
 # gross or net elsewhere (180 or 192 for B200).
 _NEAR = 0.1
-_ALTERNATIVES = re.compile(r"[|,\[\]]")
+_ALTERNATIVES = frozenset("|,[]")
 
 
 def platform_asked(
@@ -56,7 +57,7 @@ def platform_asked(
         option = last(options, (_CONSTRAINT,))
         text = _text(option)
         if text is not None:
-            return None if _ALTERNATIVES.search(text) else platform_named(text)
+            return None if _ALTERNATIVES & set(text) else platform_named(text)
     return None
 
 
@@ -79,15 +80,15 @@ def platform_named(text: str) -> Hardware | None:
         text: e.g. "b200", "nvidia_h100_80gb_hbm3", "a3-megagpu-8g", "NVIDIA-GB200".
     """
     folded = text.casefold()
-    words = _WORD.findall(folded)
+    words = re.findall(_WORD, folded)
     found = {name for word in words if (name := _by_word().get(word)) is not None}
     if not found:
         return _of_machine(folded)
-    if len(found) != 1 or any(_OTHER_PRODUCT.fullmatch(word) for word in words):
+    if len(found) != 1 or any(re.fullmatch(_OTHER_PRODUCT, word) for word in words):
         return None
     one = platform(found.pop())
     for word in words:
-        size = _MEMORY.fullmatch(word)
+        size = re.fullmatch(_MEMORY, word)
         nominal = one.figures.get("hbm_nominal_gb")
         if size and nominal and abs(int(size[1][:6]) - nominal) > _NEAR * nominal:
             return None
@@ -111,7 +112,7 @@ def _by_word() -> dict[str, str]:
             platform(name).gres_type,
             *read("hardware.yaml")["platforms"][name]["aliases"],
         ):
-            if _WORD.fullmatch(word) and len(word) > 2:
+            if re.fullmatch(_WORD, word) and len(word) > 2:
                 found[word] = name
     return found
 

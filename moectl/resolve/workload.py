@@ -43,11 +43,13 @@ def basis(given: Given, probe: str | None = None) -> Basis:
     Raises:
         UsageError: a platform, release or probe that does not exist.
     """
-    from moectl.facts import maxtext, xla  # noqa: PLC0415
-
     if given.maxtext is not None:
+        from moectl.facts import maxtext  # noqa: PLC0415
+
         maxtext.load(given.maxtext)
     if given.jaxlib is not None:
+        from moectl.facts import xla  # noqa: PLC0415
+
         xla.load(given.jaxlib)
     hardware = None
     if given.hardware is not None:
@@ -68,6 +70,7 @@ def workload(part: Part, the_basis: Basis) -> tuple[Workload, list[str]]:
     """
     from moectl.facts import maxtext  # noqa: PLC0415
     from moectl.resolve.derived import derived  # noqa: PLC0415
+    from moectl.resolve.derived_slices import slices_of  # noqa: PLC0415
     from moectl.resolve.effective import effective  # noqa: PLC0415
 
     given = the_basis.given
@@ -76,12 +79,16 @@ def workload(part: Part, the_basis: Basis) -> tuple[Workload, list[str]]:
     devices = _number(layout.gpus)
     values: Mapping[str, Any] = {}
     computed: Mapping[str, Any] = {}
+    hardware = _platform(part, the_basis)
+    slices: int | None = None
     if part.is_maxtext:
         catalogue = maxtext.load(image.maxtext)
         values = effective(part.config, part.arguments, catalogue)
         if part.unread:
             values = _doubtful(values, part, catalogue)
-        computed = derived(values, devices, None)
+        nodes = _number(layout.nodes)
+        slices = slices_of(values, devices, nodes, hardware, part.environment)
+        computed = derived(values, devices, slices)
     made = Workload(
         kind=part.kind,
         origin=part.origin,
@@ -100,12 +107,22 @@ def workload(part: Part, the_basis: Basis) -> tuple[Workload, list[str]]:
         flags=part.flags,
         layout=layout,
         devices=devices,
-        hardware=the_basis.hardware,
+        slices=slices,
+        hardware=hardware,
         batch=part.batch,
         step=part.step,
         manifest=part.manifest,
     )
     return made, told
+
+
+def _platform(part: Part, the_basis: Basis) -> Hardware | None:
+    """Return the platform that the file asks its scheduler for, else the given one."""
+    if part.batch is None and part.manifest is None:
+        return the_basis.hardware
+    from moectl.resolve.platforms import platform_asked  # noqa: PLC0415
+
+    return platform_asked(part.batch, part.step, part.manifest) or the_basis.hardware
 
 
 def _image(part: Part, the_basis: Basis) -> tuple[Image, list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from moectl.findings import Severity
 from moectl.job import Value
-from moectl.mesh import nearest_legal
+from moectl.mesh import divisors, nearest_legal
 from moectl.resolve.derived_slices import PARTITION
 from moectl.rules.maxtext_words import RUN_FILE, key_of
 from moectl.workload import Workload
@@ -62,11 +62,32 @@ def severity(w: Workload) -> Severity | None:
     """
     if w.slices is None or w.kind == RUN_FILE or number(w.layout.nodes) == 1:
         return None
+    if not _possible(w):
+        return None
     if w.hardware is None:
         nodes = number(w.layout.nodes)
         return "warning" if nodes is not None else None
     fabric = w.hardware.domain_gpus > w.hardware.gpus_per_node
     return "warning" if fabric or (w.batch is None and w.manifest is None) else None
+
+
+def _possible(w: Workload) -> bool:
+    """Whether some number of slices would fit the degrees of both groups."""
+    groups = [w.value(f"{group}_parallelism") for group in ("ici", "dcn")]
+    if w.devices is None or not all(known(degrees) for degrees in groups):
+        return True
+    return any(
+        _covers(groups[0], w.devices // slices) and _covers(groups[1], slices)
+        for slices in divisors(w.devices)
+    )
+
+
+def _covers(degrees: list[int], size: int) -> bool:
+    """Whether degrees multiply to a size, or can be filled up to it; two open ones count too."""
+    rest = prod(degree for degree in degrees if degree != -1)
+    if rest < 1:
+        return False
+    return size % rest == 0 if -1 in degrees else size == rest
 
 
 def made_by(w: Workload) -> str:
@@ -110,4 +131,4 @@ def repairs(w: Workload, group: str, products: Iterable[int]) -> str:
         legal = [product // others for product in products if product % others == 0]
         if near := [near for near in nearest_legal(now, legal) if near != now]:
             found.append(f"{key} may be {' or '.join(map(str, near))}")
-    return f"{'; or '.join(found)}, the others kept" if found else ""
+    return f"{', or '.join(found)}, the others kept" if found else ""

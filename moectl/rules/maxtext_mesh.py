@@ -150,7 +150,7 @@ def devices_per_slice(w: Workload) -> Iterator[Fault]:
         hints = [repairs(w, "ici", [each])]
         if w.slices is None and w.effective.get("num_slices") == -1 and w.devices % size == 0:
             hints.append(repairs(w, "dcn", [w.devices // size]))
-        hint = ", or ".join(hint for hint in hints if hint)
+        hint = "; or ".join(hint for hint in hints if hint)
         yield Fault(field, sentence, where, hint, weight)
 
 

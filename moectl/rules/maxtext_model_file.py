@@ -112,9 +112,9 @@ def argument_repeats_model(w: Workload) -> Iterator[Fault]:
             yield Fault(key, sentence, said.origin, hint, severity)
         elif key not in model and (others := _relatives(str(name), key, said.value, keys)):
             sentence = (
-                f"MaxText's files of {', '.join(others[:2])} and {len(others)} in all say "
-                f"{repeated}; models/{name}.yml of MaxText {keys.release} does not set {key}, so "
-                "the argument counts"
+                f"{repeated} is what the files of {len(others)} models of the family say, "
+                f"{others[0]} among them; models/{name}.yml of MaxText {keys.release} does not "
+                f"set {key}, so the argument counts"
             )
             hint = "leave it out for an image before May 2026 whose model file sets it"
             yield Fault(key, sentence, said.origin, hint)

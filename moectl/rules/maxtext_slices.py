@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 from moectl.mesh import divisors
-from moectl.resolve.derived_slices import PARTITION, node_is_domain
+from moectl.resolve.derived_slices import PARTITION, domains, node_is_domain
 from moectl.rules.maxtext_degrees import (
     dcn_at_fault,
     gpus,
@@ -18,6 +18,7 @@ from moectl.rules.maxtext_degrees import (
     said_keys,
     severity,
 )
+from moectl.rules.maxtext_words import RUN_FILE
 from moectl.rules.rule import Fault, rules
 from moectl.workload import Workload
 
@@ -131,34 +132,45 @@ def said_slices(w: Workload) -> Iterator[Fault]:
 
 @RULES.rule(
     "MESH122",
-    "slice wider than a node",
-    reason="XLA makes each host a slice where NVLink ends at the host, and the ICI degrees must "
-    "be the GPUs of one slice.",
-    remedy="keep the ICI degrees within a node, the rest in DCN degrees, or export "
-    "JAX_PARTITION_INDEX, the same for the nodes of a slice",
+    "slices that the platform does not make",
+    reason="XLA makes each host a slice where NVLink ends at the host, and each NVLink domain "
+    "where it spans hosts; the ICI degrees must be the GPUs of one slice. Not seen here: it "
+    "needs such a cluster.",
+    remedy="let the ICI degrees be the GPUs of a node or NVLink domain, the rest DCN degrees, or "
+    "export JAX_PARTITION_INDEX, the same for the nodes of a slice",
     source=_BASE + "utils/elastic_utils.py:175, openxla xla/pjrt/distributed/topology_util.cc",
     severity="warning",
     stage="later",
 )
 def wide_slice(w: Workload) -> Iterator[Fault]:
-    """Find slices, as the degrees want them, that are not nodes though every platform says so."""
+    """Find slices, as the degrees want them, of which the platform makes another number."""
     count, nodes = w.value("num_slices"), number(w.layout.nodes)
-    if w.hardware is not None or w.slices is not None or not isinstance(count, int):
+    if w.slices is not None or not isinstance(count, int) or w.batch is None:
         return
-    if nodes is None or nodes < 2 or w.devices is None or count in {0, nodes} or nodes % count:
+    if nodes is None or nodes < 2 or w.devices is None or count < 1 or nodes % count:
         return
-    ici = w.value("ici_parallelism")
-    if w.batch is None or any(name in w.environment for name in PARTITION):
+    ici, size = w.value("ici_parallelism"), w.devices // count
+    if any(name in w.environment for name in PARTITION) or not known(ici):
         return
-    if not known(ici) or not node_is_domain(w.devices, nodes):
-        return
-    size = w.devices // count
     if -1 not in ici and prod(ici) != size:
         return
     each = w.devices // nodes
+    usual: int | None = nodes
+    if w.hardware is None:
+        whose = f"on every known platform of {each} GPUs a node each node is a slice of its own"
+        if not node_is_domain(w.devices, nodes):
+            return
+    else:
+        usual = domains(nodes, w.hardware)
+        whose = f"the {nodes} nodes lie in {usual} NVLink domain{'s' if usual != 1 else ''}"
+        whose += f", if {w.hardware.name} is filled, and each is a slice"
+        if each != w.hardware.gpus_per_node:
+            return
+    if usual is None or count == usual or w.kind == RUN_FILE:
+        return
     keys = said_keys(w, "ici") or ["num_slices"]
+    wide = nodes // count
     sentence = (
-        f"a slice has {size} GPUs = {nodes // count} nodes of {each}, and on every known platform "
-        f"of {each} GPUs a node each node is a slice of its own"
+        f"a slice has {size} GPUs = {wide} node{'s' if wide != 1 else ''} of {each}, and {whose}"
     )
     yield Fault(keys[0], sentence, w.where(*keys, *said_keys(w, "dcn")))

@@ -47,10 +47,11 @@ class Trainer:
     def has(self, name: str, *, argument: bool) -> bool:
         """Whether it knows a name beyond those of pre-training; a dot nests in arguments only.
 
-        What it does not know in a section it drops without a word.
+        What it does not know in a section it drops without a word; names under a key that
+        is no section are a fault of its value, not of its name.
         """
         section, dot, _ = name.partition(".")
-        return argument and section in self.sections if dot else name in self.names
+        return argument and section in self.names if dot else name in self.names
 
 
 @cache

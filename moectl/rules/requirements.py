@@ -29,7 +29,7 @@ from moectl.rules import (
     maxtext_topology,
 )
 from moectl.rules.maxtext_condition import Look, holds, legal, operand, subject
-from moectl.rules.maxtext_trainer import trainer
+from moectl.rules.maxtext_trainer import PRE_TRAINING, program, trainer
 from moectl.rules.maxtext_words import RUN_FILE, catalogue, field, real, typed, whole, write
 from moectl.rules.rule import Check, Fault, rules
 from moectl.workload import UNKNOWN, Workload
@@ -74,15 +74,27 @@ def _faults(row: Mapping[str, Any], w: Workload) -> Iterator[Fault]:
     """Yield a fault for every requirement of a row that a workload does not meet."""
     if not w.is_maxtext or ("kinds" in row and w.kind not in row["kinds"]):
         return
+    seen = _started(row, w)
+    if seen is False:
+        return
     look = partial(_look, w)
     for key, want in row["when"].items():
         if holds(subject(key, look), want, look) is not True:
             return
     for key, want in row.get("need", {}).items():
         if holds(subject(key, look), want, look) is False and not _by_variable(row, w):
-            yield _fault(row, w, key, want, look)
+            fault = _fault(row, w, key, want, look)
+            yield fault if seen else replace(fault, severity="note")
     if "need_any" in row:
         yield from _none_of(row, w, look)
+
+
+def _started(row: Mapping[str, Any], w: Workload) -> bool | None:
+    """Whether the program is started that a row is about; None where no program is seen."""
+    if "program" not in row or w.kind in {PRE_TRAINING, RUN_FILE}:
+        return True
+    module = program(w)
+    return None if module is None else module.startswith(row["program"])
 
 
 def _look(w: Workload, key: str) -> Any:

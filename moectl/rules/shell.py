@@ -205,14 +205,16 @@ def not_exported(w: Workload) -> Iterator[Fault]:
 )
 def no_module(w: Workload) -> Iterator[Fault]:
     """Find names behind python3 -m that are no module of MaxText."""
-    for fault in _found(w, "no module", "old module"):
+    for fault in _found(w, "no module", "old module", "package"):
         old = fault.kind == "old module"
-        what = (
-            f"MaxText 0.2.5 has no package {fault.subject.partition('.')[0]}, and no known release "
-            f"has {shown(fault.subject)}"
-            if old
-            else f"No module named {shown(fault.subject)[1:-1]} in MaxText 0.2.5"
-        )
+        name = shown(fault.subject)[1:-1]
+        if old:
+            package = name.partition(".")[0]
+            what = f"MaxText 0.2.5 has no package {package}, and no known release has {name}"
+        elif fault.kind == "package":
+            what = f"{name} is a folder of MaxText's modules, and cannot be directly executed"
+        else:
+            what = f"No module named {name} in MaxText 0.2.5"
         yield Fault(
             fault.subject,
             f"{what}.",
@@ -263,7 +265,7 @@ def _of_task(step: Step) -> Iterator[Fault]:
 
 def _is_own(text: Text, outside: Text | None) -> bool:
     """Whether a value is a substitution that answers with the node's own name or address."""
-    if outside is not None and outside.text == text.text and text.known:
+    if outside is not None and outside.pieces == text.pieces:
         return False
     raw = _raw(text)
     is_own = raw.startswith(("$(", "`")) and any(word in raw for word in _OWN_ADDRESS)

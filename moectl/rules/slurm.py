@@ -90,7 +90,7 @@ def _begun(name: str, program: str) -> list[str]:
 
 def _own(option: Option, program: str) -> SlurmOption | None:
     """Return what is known of an option of a program, if it is Slurm's own."""
-    found = slurm().option(option.name)
+    found = slurm().variants.get((program, option.name)) or slurm().option(option.name)
     return found if found and not found.plugin and program in found.programs else None
 
 

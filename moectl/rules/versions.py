@@ -123,7 +123,7 @@ def _between(w: Workload) -> Iterator[Fault]:
         yield Fault(
             FIELD,
             f"{'; '.join(notes)}; only what both sides refuse is an error",
-            origin_of(w),
+            first_origin_of(w),
         )
 
 
@@ -143,7 +143,7 @@ def _outside(w: Workload) -> Iterator[Fault]:
         return
     notes = [n for n in versions.releases_for(w.image).notes if " than every catalogued " in n]
     if notes:
-        yield Fault(FIELD, "; ".join(notes), origin_of(w))
+        yield Fault(FIELD, "; ".join(notes), first_origin_of(w))
 
 
 @RULES.rule(
@@ -164,7 +164,7 @@ def _unknown(w: Workload) -> Iterator[Fault]:
             FIELD,
             f"nothing is known of {reference}; it is judged as MaxText {w.maxtext} and "
             f"jaxlib {w.jaxlib}",
-            origin_of(w),
+            first_origin_of(w),
         )
 
 
@@ -185,9 +185,11 @@ def _moving(w: Workload) -> Iterator[Fault]:
         return
     tag = tag_of(reference)
     if tag is None:
-        yield Fault(FIELD, f"{reference} has no tag, which means latest: it moves", origin_of(w))
+        yield Fault(
+            FIELD, f"{reference} has no tag, which means latest: it moves", first_origin_of(w)
+        )
     elif tag in read("images.yaml")["moving_tags"]:
-        yield Fault(FIELD, f"the tag {tag} of {reference} moves", origin_of(w))
+        yield Fault(FIELD, f"the tag {tag} of {reference} moves", first_origin_of(w))
 
 
 def provides(reference: str, what: str) -> bool | None:
@@ -226,6 +228,43 @@ def origin_of(w: Workload, *keys: str) -> Origin:
     if w.image_said is not None and w.image_said.layer != GIVEN:
         return w.image_said
     return w.where(*keys)
+
+
+def first_origin_of(w: Workload) -> Origin:
+    """Return the first place of the file that names the same image.
+
+    What is told of an image alone is then told once, however many steps or pods run in it.
+    """
+    here = origin_of(w)
+    if w.image_said is None or w.image_said.layer == GIVEN or w.image is None:
+        return here
+    named = _images_of_pods(w) if w.manifest is not None else _images_of_steps(w)
+    wanted = w.image.reference
+    return next((origin for text, origin in named if _bare(text) == wanted), here)
+
+
+def _bare(text: str) -> str:
+    """Return a reference as `Image.reference` has it."""
+    return text.removeprefix("docker://").replace("#", "/", 1).partition("@")[0]
+
+
+def _images_of_steps(w: Workload) -> Iterator[tuple[str, Origin]]:
+    from moectl.rules.launching import slurm_options  # noqa: PLC0415
+
+    for _, option in slurm_options(w):
+        if option.name == "--container-image" and option.value is not None and option.value.known:
+            yield option.value.text, option.value.origin
+
+
+def _images_of_pods(w: Workload) -> Iterator[tuple[str, Origin]]:
+    from moectl.settings.sources.pods import pods  # noqa: PLC0415
+
+    if w.manifest is None:
+        return
+    for pod in pods(w.manifest):
+        for path, container in pod.containers:
+            if isinstance(text := container.get("image"), str):
+                yield text, w.manifest.at(*path, "image")
 
 
 def _named(w: Workload) -> str | None:

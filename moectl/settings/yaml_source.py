@@ -181,7 +181,7 @@ class Reader:
         """Return the plain data of a node that stands at the path `at`."""
         self.count += 1
         if self.count > MAX_NODES:
-            raise self.fault(node, "its aliases unfold to too many values")
+            raise self.fault(node, f"it has more than {MAX_NODES} values, aliases unfolded")
         if len(at) > MAX_DEPTH:
             raise self.fault(node, "it is nested too deeply")
         if id(node) in self.open:

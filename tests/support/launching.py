@@ -187,7 +187,7 @@ class Site:
         )
         return said.stdout.strip()
 
-    def until(self, job: str, *states: str, limit: float = 40) -> None:
+    def until(self, job: str, *states: str, limit: float = 90) -> None:
         """Wait until a job is in one of the states."""
         deadline = time.monotonic() + limit
         while self.state(job) not in states:
@@ -196,7 +196,7 @@ class Site:
             time.sleep(0.1)
 
 
-def eventually(true: Callable[[], bool], what: str, limit: float = 40) -> None:
+def eventually(true: Callable[[], bool], what: str, limit: float = 90) -> None:
     """Wait until something is true."""
     deadline = time.monotonic() + limit
     while not true():

@@ -63,6 +63,7 @@ def tested(expander: Expander, words: Sequence[Word], *, split: bool) -> list[st
     """Return the words of a test; see `World.assumes` for what nobody sets.
 
     Args:
+        expander: what expands them.
         words: the words.
         split: whether they are split at blanks, as those of `[` are.
     """

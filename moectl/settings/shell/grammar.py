@@ -7,6 +7,7 @@ before that has run. So does this reader.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from moectl.settings.shell.simple import CommandReader
 from moectl.settings.shell.syntax import (
@@ -30,12 +31,25 @@ from moectl.settings.shell.words import ShellSyntaxError
 _FUNCTION = re.compile(r"[^ \t\n\\'\"$`;&|<>()=]+(?=[ \t]*\([ \t]*\))")
 _PARENTHESES = re.compile(r"[ \t]*\([ \t]*\)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?=[ \t\n;]|$)")
+_KEPT = 100_000  # characters of the largest script whose tree is kept
 _ENDS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
 
 
-def parse(text: str, depth: int = 0) -> Parsed:
-    """Return the commands of a script, and what is wrong with its text."""
-    reader = _Reader(text, depth=depth)
+def parse(text: str) -> Parsed:
+    """Return the commands of a script, and what is wrong with its text.
+
+    A script that is read in several worlds is parsed once; nobody changes what is returned.
+    """
+    return _kept(text) if len(text) < _KEPT else _parsed(text)
+
+
+@lru_cache(maxsize=8)
+def _kept(text: str) -> Parsed:
+    return _parsed(text)
+
+
+def _parsed(text: str) -> Parsed:
+    reader = _Reader(text)
     items: list[Item] = []
     trouble = None
     try:

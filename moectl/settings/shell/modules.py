@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from moectl.facts.launchers import is_package, missing_module
 from moectl.facts.launchers import load as launchers
-from moectl.facts.launchers import missing_module
 from moectl.settings.shell.slips import note
 from moectl.settings.shell.wrappers import python_words
 from moectl.workload import MARK, Piece, Text
@@ -35,7 +35,8 @@ def note_module(fold: Fold, words: Sequence[Text]) -> None:
     name = found[1]
     if (missing := missing_module(name.text)) is not None:
         near, certain = missing
-        note(fold, "no module" if certain else "old module", name.text, near, name)
+        kind = "no module" if certain else "old module"
+        note(fold, "package" if is_package(name.text) else kind, name.text, near, name)
 
 
 def without_open_words(fold: Fold, words: Sequence[Text]) -> Sequence[Text]:

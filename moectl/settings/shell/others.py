@@ -51,7 +51,7 @@ def opened(notes: Notes, path: Text, *, tells: bool = True) -> tuple[str, str] |
         return None
     if notes.opened.get(name, 0) >= MAX_READS:
         return None
-    text = notes.open_file(found) if len(notes.opened) < MAX_FILES else None
+    text = notes.open_file(posixpath.normpath(found)) if len(notes.opened) < MAX_FILES else None
     if text is None or len(text) > _LARGEST or "\0" in text:
         if tells:
             notes.told[_sentence(path)] = None

@@ -74,7 +74,7 @@ def replaced(text: Text, operator: str, pattern: str, new: str) -> Text | None:
 def sliced(text: Text, spoken: str) -> Text | None:
     """Return what `${X:1}` and `${X:1:2}` leave of known text, or None for other bounds."""
     found = _SLICE.fullmatch(spoken.strip())
-    if not found:
+    if not found or not text.text.isascii():  # bytes or characters, as the locale says
         return None
     start = int(found[1])
     return part(text, start, start + int(found[2]) if found[2] else None)

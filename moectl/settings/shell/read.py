@@ -196,10 +196,11 @@ def made_file(files: Mapping[str, Text], path: str) -> str | None:
     found = files.get(path.removeprefix("./"))
     if found is None or not found.known or not found.pieces:
         return None
-    first = found.origin.line or 1
+    ends = [piece for piece in found.pieces if "\n" in piece.text]
+    first = (ends or found.pieces)[0].origin.line or 1
     lines = 0
-    for piece in found.pieces:
-        if (piece.origin.line or 0) != first + lines and not piece.raw:
+    for piece in ends:
+        if piece.origin.line != first + lines:
             return None
         lines += piece.text.count("\n")
     return "\n" * (first - 1) + found.text

@@ -50,7 +50,12 @@ def not_found(fold: Fold, command: Simple, words: Sequence[Text]) -> None:
     raw = fold.source.text[command.words[0].start : command.words[0].end] if command.words else ""
     name = words[0].text
     second = words[1].text if len(words) > 1 else ""
-    if raw.startswith("-") and words[0].text.startswith("-"):
+    if raw.lstrip("\"'").startswith("-") and words[0].text.startswith("-"):
+        if any(
+            f.kind == "rest of a command" and f.origin == words[0].origin
+            for f in fold.budget.notes.faults
+        ):
+            return
         before = command.assignments[-1].name if command.assignments else ""
         note(fold, "option as a command", name, before, words[0])
     elif _SETTING.fullmatch(name) and second[:2] in {"=", "+="} | {f"={c}" for c in second[1:2]}:

@@ -28,7 +28,11 @@ UNKNOWN_KIND: Final = "unknown"
 _LINES: Final = 2_000
 _WIDTH: Final = 400
 _KEY: Final = r"(\"?)([A-Za-z_][\w.-]*)\1[ \t]*:(?:[ \t\r]|$)"
-_PAIR: Final = r"(?:^|[\s{,\[-])\"?([A-Za-z_][\w]*)\"?[ \t]*:(?=[\s]|$|[\"\[{])[ \t]*[\"']?([\w./-]*)"
+_PAIR: Final = (
+    r"(?:^|[\s{,\[-])\"?([A-Za-z_][\w]*)\"?[ \t]*:(?=[\s]|$|[\"\[{])"
+    r"[ \t]*[\"']?([\w./-]*)"
+)
+_WORD: Final = r"\"(?:[^\"\\]|\\.)*\"(?:\s{0,9}:)?|[{}\[\]]|[^\s{}\[\],\":]+(?:\s{0,9}:)?"
 # Fields of a run file that other programs' files have as well.
 _COMMON: Final = frozenset(
     {"name", "title", "debug", "form", "launcher", "accept", "output_directory", "environment"}
@@ -222,8 +226,7 @@ def _is_list_of_configs(text: str) -> bool:
 def _entries(text: str) -> Iterator[_Entry]:
     """Yield the top-level keys; of a flow mapping over the whole file, those inside it."""
     if text.startswith("{"):
-        inner = re.findall(_PAIR, text[: _LINES * 40])
-        yield from (_Entry(name, value, ()) for name, value in inner)
+        yield from _flow_entries(text[: _LINES * 40])
         return
     key, value = "", ""
     inside: list[tuple[str, str]] = []
@@ -238,6 +241,29 @@ def _entries(text: str) -> Iterator[_Entry]:
             inside = re.findall(_PAIR, rest) if flow else []
         elif key and not value:
             inside += re.findall(_PAIR, line[:_WIDTH])
+    if key:
+        yield _Entry(key, value, tuple(inside))
+
+
+def _flow_entries(text: str) -> Iterator[_Entry]:
+    """Yield the keys of a flow mapping, JSON too."""
+    key, value, depth, wanted = "", "", 0, False
+    inside: list[tuple[str, str]] = []
+    for found in re.finditer(_WORD, text):
+        word = found[0]
+        if word in "{}[]":
+            depth += 1 if word in "{[" else -1
+            wanted = False
+        elif word.endswith(":"):
+            name = word[:-1].strip().strip("\"'")
+            if depth > 1:
+                inside.append((name, ""))
+                continue
+            if key:
+                yield _Entry(key, value, tuple(inside))
+            key, value, inside, wanted = name, "", [], True
+        elif wanted:
+            value, wanted = word.strip("\"'"), False
     if key:
         yield _Entry(key, value, tuple(inside))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from moectl.settings.shell import MaxTextStart
 
 _LAUNCHERS: Final = frozenset({"srun", "mpirun", "mpiexec", "torchrun", "prun"})
+_STEPS: Final = 20_000  # steps that are looked at for all commands together
+_CHARACTERS: Final = 80  # of a script's text take as long as one step
+_AROUND: Final = 40
+_TEXT: Final = 4_000
 _IMAGE: Final = "--container-image"
 
 
@@ -128,6 +132,7 @@ def parts_of_script(
     findings: list[Finding] = []
     told: list[str] = []
     parts: list[Part] = []
+    view = _View(batch)
     for found in started(batch.steps):
         if len(parts) == MAX_PARTS:
             findings.append(unjudged("script", "commands", found.origin))
@@ -136,7 +141,7 @@ def parts_of_script(
         findings += said.findings
         told += said.told
         environment, flags = split_flags(found.environment)
-        step = _outer(found)
+        step, seen = _outer(found), view.of(len(parts), found.steps[0])
         parts.append(
             Part(
                 kind=kind,
@@ -146,14 +151,50 @@ def parts_of_script(
                 is_maxtext=True,
                 environment=environment,
                 flags=flags,
-                batch=batch,
+                batch=seen,
                 step=step,
-                image=_image(batch, step),
-                layout=_layout(batch, step),
+                image=_image(seen, step),
+                layout=_layout(seen, step),
                 unread=said.unread,
             )
         )
     return parts or [_whole(batch, name, kind)], findings, told
+
+
+class _View:
+    """What a command sees of its script: all of it, or in a long one what stands around it.
+
+    Rules look at every step for every command, which would take the square of a script's
+    length; what is wrong with the other steps is found with the first commands.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._text = batch.text[:_TEXT]
+        self._index = {id(step): at for at, step in enumerate(batch.steps)}
+        self._others: list[int] | None = None
+
+    def of(self, number: int, own: Step) -> Batch:
+        """Return the script for its command `number`, from 0, which stands in the step `own`."""
+        seen = (number + 1) * max(len(self._batch.steps), len(self._batch.text) // _CHARACTERS)
+        if seen <= _STEPS or id(own) not in self._index:
+            return self._batch
+        if self._others is None:
+            self._others = _without_maxtext(self._batch.steps)
+        at = self._index[id(own)]
+        chosen = sorted({*self._others, at})
+        steps = tuple(self._batch.steps[index] for index in chosen)
+        return replace(self._batch, steps=steps, text=self._text)
+
+
+def _without_maxtext(steps: Sequence[Step]) -> list[int]:
+    """Return the places of the first steps that start no MaxText."""
+    from moectl.settings.shell import maxtext_commands  # noqa: PLC0415
+
+    found = (
+        at for at, step in enumerate(steps) if next(iter(maxtext_commands(step)), None) is None
+    )
+    return list(islice(found, _AROUND))
 
 
 def _outer(start: MaxTextStart) -> Step:

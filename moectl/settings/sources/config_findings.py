@@ -26,7 +26,7 @@ _HINTS: Final = {
     "duplicate": "keep one of the two lines",
     "tab": "indent with spaces",
     "form": "write the value out as plain YAML",
-    "size": "write the values out, without aliases of aliases",
+    "size": "split it, or write it without aliases of aliases",
 }
 
 

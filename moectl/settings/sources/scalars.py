@@ -21,7 +21,11 @@ _ESCAPES: Final = {
     "L": "\u2028", "P": "\u2029",
 }  # fmt: skip
 _CODES: Final = {"x": 2, "u": 4, "U": 8}
-_RUN: Final = {'"': re.compile(r'[^"\\]+'), "'": re.compile(r"[^']+"), "": re.compile(r"(?:(?![ \t]#).)+")}
+_RUN: Final = {
+    '"': re.compile(r'[^"\\]+'),
+    "'": re.compile(r"[^']+"),
+    "": re.compile(r"(?:(?![ \t]#).)+"),
+}
 _BLANKS: Final = " \t"
 _FAR: Final = 200  # blank lines that may stand between two words of a folded text
 

@@ -14,7 +14,7 @@ from moectl.workload import Batch, Layout, Manifest, Step, Text
 Open: TypeAlias = Callable[[str], str | None]
 """Gives the text of a file by its path, None when it cannot be had."""
 
-MAX_PARTS = 2_000
+MAX_PARTS = 1_000
 """Commands or containers that are read of one file; a finding says where reading ended."""
 
 
