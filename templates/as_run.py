@@ -20,7 +20,14 @@ from importlib import metadata
 from pathlib import Path
 
 SECONDS = 60
-FILES = ("config.yml", "launch.sbatch", "rank.sh", "placement.py", "moectl.lock.yaml")
+FILES = (
+    "config.yml",
+    "launch.sbatch",
+    "rank.sh",
+    "placement.py",
+    "watchdog.py",
+    "moectl.lock.yaml",
+)
 SECRET = re.compile(r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY", re.I)
 
 

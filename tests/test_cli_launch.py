@@ -138,6 +138,17 @@ def test_a_dry_run_prints_the_whole_plan_and_writes_nothing(
     assert not site.runs.exists()
 
 
+def test_a_dry_run_needs_no_cluster_behind_the_programs(
+    site: Site, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_CONF", str(site.folder / "none.conf"))
+    site.program(
+        "sbatch", 'echo "sbatch: fatal: Could not establish a configuration source" >&2; exit 1'
+    )
+    assert run_command(site.words("moe", "batch", "--dry-run")) == 0
+    assert "Slurm   this machine has Slurm's programs but belongs" in capsys.readouterr().out
+
+
 def test_a_dry_run_tells_what_slurm_would_refuse(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:

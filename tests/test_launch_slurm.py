@@ -25,6 +25,9 @@ SAID = {
     "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation": (
         "Slurm's controller does not answer"
     ),
+    "sbatch: fatal: Could not establish a configuration source": (
+        "this machine has Slurm's programs but belongs to no cluster"
+    ),
     "sbatch: error: invalid partition specified: nope": "there is no such partition",
     "Invalid account or account/partition combination specified": "the account does not exist",
     "Batch job submission failed: Invalid qos specification": "the quality of service does not",
@@ -61,7 +64,9 @@ def test_a_refusal_is_one_sentence_above_slurms_own_words(said: str) -> None:
     first, *below = str(error).splitlines()
     assert first.startswith(f"{SAID[said]}")
     assert below == [f"  {said}", "  and more"]
-    assert isinstance(error, UnansweredError) == ("does not answer" in first)
+    assert isinstance(error, UnansweredError) == (
+        "does not answer" in first or "no cluster" in first
+    )
 
 
 def test_every_row_of_refusals_was_tried() -> None:

@@ -10,7 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import moectl.settings.shell as package
-from moectl.settings.shell import maxtext_commands, read, stray_directives
+from moectl.settings.shell import (
+    LIKELY,
+    World,
+    made_file,
+    maxtext_commands,
+    read,
+    stray_directives,
+)
 from moectl.workload import MARK
 
 TOKENS = (
@@ -23,7 +30,10 @@ TOKENS = (
     "return\n", "source f\n", "eval ", "local X", "\t", "while ", "true ", "[ a = $X ] ",
     "[[ $X == 1 ]] ", "env ", "A=1 ", "sbatch --wrap=", "docker run ", "exec ", "$'", "\\x41",
     "a{b,c}", "a{1..3}", "$@", "$1", "${#X}", "${X[0]}", "-", "--", "read X", "IFS=,", "bash f\n",
-    "tee f ", "\ud800", "\u2028", "\x85",
+    "tee f ", "${X#a}", "${X%%*b}", "${X//a/b}", "${X/#}", "${X:1}", "${X:-${Y:-1}}", "| tr a b",
+    "python3 -m maxtext.train a.yml ", "bash g\n", "source g\n", "./g\n", "srun --export=ALL,X=1 ",
+    "[ -z $Y ] ", "[[ $Y == 1 ]] ", "docker run --env-file E ", "ssh h ", "XLA_FLAGS = ", "\\ \n",
+    "\ud800", "\u2028", "\x85",
 )  # fmt: skip
 
 
@@ -38,6 +48,19 @@ def follow(text: str) -> None:
                     check_place(
                         piece.text, piece.raw, piece.origin.line, piece.origin.column, lines
                     )
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.sampled_from(TOKENS), max_size=40).map("".join))
+def test_no_world_and_no_file_beside_raises(text: str) -> None:
+    files = {"f": "srun a ${X:-b}\nsource g\n", "g": text, "E": "A=1\n"}
+    certain = read(text, "s/job.sh", files.get)
+    for world in (LIKELY, World(assumes=True, branch=0), *certain.doubts.worlds):
+        found = read(text, "s/job.sh", files.get, world)
+        assert found.doubts.worlds == ()
+        assert len(found.batch.steps) <= 20_000
+        for path in found.files:
+            made_file(found.files, path)
 
 
 def check_place(

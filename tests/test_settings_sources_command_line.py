@@ -193,7 +193,9 @@ def test_an_m_variable_is_read_by_the_type_it_replaces(
 def test_an_m_variable_that_maxtext_ignores_is_found_with_its_right_name(
     name: str, right: str
 ) -> None:
-    values, findings = read_variables({name: Text.of("7", Origin("e", "x", 3, 4))}, {}, {}, CATALOGUE)
+    values, findings = read_variables(
+        {name: Text.of("7", Origin("e", "x", 3, 4))}, {}, {}, CATALOGUE
+    )
     assert values == {}
     (found,) = findings
     assert (found.code, found.severity, found.line) == ("ARG110", "warning", 3)

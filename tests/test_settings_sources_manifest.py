@@ -281,6 +281,14 @@ def test_a_config_that_no_container_opens_is_judged_and_other_files_are_not() ->
     assert part.origin.line == 24
 
 
+def test_no_sentence_names_a_file_that_nobody_has() -> None:
+    rl = MAPS.replace(
+        "    per_device_batchsize: 3\n", "    per_device_batch_size: 3\n    rl: {a: 1}\n"
+    )
+    told = [sentence for sentence in read(rl).told if "RL trainers" in sentence]
+    assert told == ["d/m.yml is for the RL trainers of MaxText; its sections (rl) are not judged"]
+
+
 def test_what_is_mounted_by_another_name_is_found_by_that_name() -> None:
     renamed = MAPS.replace(
         "configMap: {name: files}",

@@ -214,3 +214,16 @@ def test_interpolations_of_omegaconf_make_no_template() -> None:
     config = read("run_name: ${model_name}\nsteps: ${oc.env:N,3}\n")
     assert config.findings == ()
     assert plain(config) == {"run_name": "${model_name}", "steps": "${oc.env:N,3}"}
+
+
+def test_sections_of_a_config_for_rl_are_told_and_not_judged() -> None:
+    config = read(
+        "base_config: base.yml\nsteps: 3\nrl:\n  num_generations: 2\n"
+        "dataset:\n  dataset_name: x\ntrain:\n  steps: 4\n"
+    )
+    assert plain(config) == {"base_config": "base.yml", "steps": 3}
+    assert "(rl, dataset) are not judged" in config.told[0]
+    assert (only(config).code, only(config).field) == ("YAML109", "train")
+    other = read("base_config: base.yml\ndataset:\n  dataset_name: x\n")
+    assert [finding.field for finding in other.findings] == ["dataset"]
+    assert other.told == ()

@@ -267,3 +267,19 @@ def test_a_file_too_large_to_be_read_is_not_to_be_mended_in_a_line() -> None:
     (found,) = source.findings
     assert found.code == "SRC101"
     assert found.hint == "give a text file"
+
+
+def test_commands_of_a_long_script_see_what_stands_around_them_and_no_more() -> None:
+    text = "#!/bin/bash\nmodule load x\n" + f"srun {TRAIN} base.yml\n" * 600
+    parts = read(text).parts
+    assert len(parts) == 600
+    first, late = parts[0].batch, parts[-1].batch
+    assert first is not None
+    assert late is not None
+    assert first.text == text
+    assert len(first.steps) >= 600
+    assert parts[-1].step is not None
+    assert parts[-1].step in late.steps
+    assert [step for step in first.steps if step not in late.steps or step.program == "srun"]
+    assert len(late.steps) <= 2
+    assert parts[-1].origin.line == 602

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moectl.errors import SourceError
-from moectl.settings.yaml_source import MAX_BYTES, Place, read_mapping, read_scalar
+from moectl.settings.yaml_source import MAX_BYTES, MAX_NODES, Place, read_mapping, read_scalar
 from tests.support import components
 
 SCALARS: dict[str, Any] = {
@@ -162,3 +162,9 @@ def test_the_text_of_an_argument_in_no_encoding_raises_nothing_else(raw: bytes) 
     except SourceError as error:
         said = str(error)
     assert said.startswith("--set x")
+
+
+def test_a_file_of_too_many_values_is_not_said_to_have_aliases() -> None:
+    text = "".join(f"k{n}: {n}\n" for n in range(MAX_NODES + 1))
+    with pytest.raises(SourceError, match=f"more than {MAX_NODES} values"):
+        read_mapping(text, "x.yml")

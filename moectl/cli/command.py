@@ -19,6 +19,7 @@ class Option:
         metavar: what the value is called in the help.
         choices: legal values, if they are few.
         default: value when not given.
+        short: one letter for it, e.g. "-f"; empty for none.
     """
 
     flag: str
@@ -27,6 +28,7 @@ class Option:
     metavar: str = "TEXT"
     choices: tuple[str, ...] = ()
     default: str | None = None
+    short: str = ""
 
     @property
     def name(self) -> str:
@@ -92,6 +94,7 @@ def quick_parse(command: Command, words: list[str]) -> dict[str, Any] | None:
     well; what is understood here means the same there.
     """
     options = {option.flag: option for option in command.options}
+    options |= {option.short: option for option in command.options if option.short}
     values: dict[str, Any] = {
         o.name: list(o.empty) if o.kind == "many" else o.empty for o in command.options
     }

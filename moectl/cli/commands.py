@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moectl.cli.command import Argument, Command, Option
+from moectl.cli.launch_commands import launch_commands
 
 _FORMAT = Option(
     "--format",
@@ -201,6 +202,7 @@ COMMANDS: tuple[Command, ...] = (
         "Uses enroot; where it is not, the line that does it on a compute node is printed. The "
         "file is there whole or not at all, with digest and architecture in FILE.json beside it.",
     ),
+    *launch_commands(_TARGET, _JOB_OPTIONS, _FORMAT),
     Command(
         "schema",
         "Print the JSON Schema of run files, cluster profiles or presets.",

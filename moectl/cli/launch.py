@@ -11,6 +11,7 @@ from moectl.actions import launch as action
 from moectl.cli.job_options import wishes
 from moectl.cli.text import say, say_findings, say_json
 from moectl.errors import BackendError, FindingsError
+from moectl.launch.backend import UnansweredError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,9 +138,12 @@ def _say_plan(
             refused = why
         else:
             answer = f"runs at once inside job {where.job}, where this shell stands"
+    except UnansweredError as error:
+        answer = str(error)  # the plan stands all the same
     except BackendError as error:
         refused = str(error)
-    here = action.has_backend(job)
+    if not action.has_backend(job):
+        answer, refused = refused, ""
     if as_json:
         say_json(
             {
@@ -148,11 +152,11 @@ def _say_plan(
                 "placement": action.placement(job),
                 "gpu_hours": planned.gpu_hours,
                 "scheduler": answer or refused,
-                "refused": bool(refused) and here,
+                "refused": bool(refused),
                 "launch_notes": notes,
             }
         )
-        return 3 if refused and here else 0
+        return 3 if refused else 0
     sys.stdout.write(planned.script if planned.script.endswith("\n") else f"{planned.script}\n")
     say()
     say(f"{job.name}: {job.gpus} GPUs")
@@ -160,10 +164,10 @@ def _say_plan(
     say(f"  costs   {_costs(planned)}")
     for note in (*job.notes, *notes):
         say(f"  note    {note}")
-    for line in (answer or ("" if here else refused)).splitlines():
+    for line in answer.splitlines():
         say(f"  Slurm   {line}")
     say("  nothing was written or submitted (--dry-run)")
-    if refused and here:
+    if refused:
         raise BackendError(refused)
     return 0
 

@@ -54,6 +54,33 @@ def launch_commands(
             detail="The scheduler is asked once for all of them; exit code 3 when it cannot be.",
         ),
         Command(
+            "status",
+            "Say how runs are: state, step, rates, loss, and why they failed.",
+            "moectl.cli.status:run",
+            (Argument("run", "A run; without one, all.", many=True, required=False),),
+            (Option("--watch", "Look again until nothing is live.", kind="flag"), answer),
+            ("moectl status", "moectl status deepseek3-671b --watch"),
+        ),
+        Command(
+            "logs",
+            "Print the end of a rank's log, and follow it.",
+            "moectl.cli.logs:run",
+            (_RUN,),
+            (
+                Option(
+                    "--follow",
+                    "Print what it gains, over restarts and jobs.",
+                    kind="flag",
+                    short="-f",
+                ),
+                Option("--failed", "The rank that failed first.", kind="flag"),
+                Option("--rank", "The rank; the default is 0.", metavar="N"),
+                Option("--job", "A job's id, or 1234.1 for its restart.", metavar="JOB"),
+                Option("--lines", "Lines of its end; the default is 50.", metavar="N"),
+            ),
+            ("moectl logs deepseek3-671b --follow",),
+        ),
+        Command(
             "cancel",
             "End a run's jobs.",
             "moectl.cli.runs:cancel",

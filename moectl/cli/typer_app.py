@@ -77,12 +77,16 @@ def _parameters(command: Command) -> Iterable[inspect.Parameter]:
         )
 
 
+def _names(option: Option) -> list[str]:
+    return [name for name in (option.flag, option.short) if name]
+
+
 def _annotation(option: Option) -> Any:
     if option.kind == "flag":
-        return Annotated[bool, typer.Option(option.flag, help=option.help)]
+        return Annotated[bool, typer.Option(*_names(option), help=option.help)]
     metavar = "|".join(option.choices) or option.metavar
     declared = typer.Option(
-        option.flag,
+        *_names(option),
         help=option.help,
         metavar=metavar,
         callback=_checked(option),

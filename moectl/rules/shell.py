@@ -240,7 +240,7 @@ def own_address(w: Workload) -> Iterator[Fault]:
         return
     if w.layout.nodes is not None and w.layout.nodes.value == 1:
         return
-    for step in steps(w):
+    for step in (w.step,) if w.step is not None else steps(w):
         if step.program == SRUN:
             yield from _of_task(step)
 

@@ -175,13 +175,16 @@ class Reader:
         self.path = path
         self.places: dict[tuple[str | int, ...], Place] = {}
         self.open: set[int] = set()
+        self.done: set[int] = set()
+        self.repeats = False
         self.count = 0
 
     def construct(self, node: Node, at: tuple[str | int, ...]) -> Any:
         """Return the plain data of a node that stands at the path `at`."""
         self.count += 1
         if self.count > MAX_NODES:
-            raise self.fault(node, f"it has more than {MAX_NODES} values, aliases unfolded")
+            what = "its aliases unfold to too many" if self.repeats else f"more than {MAX_NODES}"
+            raise self.fault(node, f"{what} values")
         if len(at) > MAX_DEPTH:
             raise self.fault(node, "it is nested too deeply")
         if id(node) in self.open:
@@ -191,7 +194,9 @@ class Reader:
             return self.scalar(node)
         if node.tag not in _PLAIN_TAGS:
             raise self.fault(node, f"the tag {shown(node.tag)} is not read")
+        self.repeats = self.repeats or id(node) in self.done
         self.open.add(id(node))
+        self.done.add(id(node))
         try:
             if node.id == "sequence":
                 return [self.construct(item, (*at, index)) for index, item in enumerate(node.value)]

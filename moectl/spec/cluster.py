@@ -110,9 +110,9 @@ class ClusterSpec(SpecModel):
     gpu_hours_limit: Annotated[float, Field(gt=0)] | None = Field(
         None, description="GPU-hours above which `moectl launch` asks before it submits."
     )
-    compile_limit: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Seconds without a first step after which the watchdog ends a job."
+    compile_limit: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Seconds without a first step after which the watchdog ends a job; 0 for no limit."
     )
-    step_limit: Annotated[int, Field(ge=1)] | None = Field(
-        None, description="Seconds without a new step after which the watchdog ends a job."
+    step_limit: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Seconds without a new step after which the watchdog ends a job; 0 for no limit."
     )

@@ -91,7 +91,7 @@ def belongs(text: str, path: str = "") -> str:
     config, exact = _config_weight(entries)
     run, profile = _run_weight(entries), _profile_weight(entries)
     found = []
-    if config.majority(count) or (exact == count and exact > 1):
+    if config.majority(count) or (exact == count and (count > 1 or _tells(entries[0]))):
         found.append((config.own, MODEL_FILE if _is_model(entries) else CONFIG))
     if run.majority(count):
         found.append((run.own, RUN_FILE))
@@ -99,6 +99,12 @@ def belongs(text: str, path: str = "") -> str:
         found.append((profile.own, PROFILE))
     # The first of equals: a key that MaxText and a run file have is MaxText's by its value.
     return max(found, key=lambda pair: pair[0])[1] if found else UNKNOWN_KIND
+
+
+def _tells(entry: _Entry) -> bool:
+    """Whether a key that stands alone, with a word behind it, is no everyday word."""
+    everyday = read_fact(FACTS)["everyday_names"]
+    return entry.key not in everyday and entry.value[:1] not in {"", "|", ">", "[", "&", "*"}
 
 
 def _config_weight(entries: Iterable[_Entry]) -> tuple[_Weight, int]:

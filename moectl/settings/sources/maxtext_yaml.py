@@ -202,8 +202,11 @@ class _Chain:
 
     def _said(self, document: LooseDocument, path: str) -> Iterator[tuple[str, Value]]:
         nested = sections(document.data, self.catalogue)
+        has_sections = any(isinstance(value, Mapping) for value in document.data.values())
+        of_rl = self._of_rl(document.data, path) if has_sections else frozenset()
+        nested = [section for section in nested if section not in of_rl]
         for key, value in document.data.items():
-            if key not in nested:
+            if key not in nested and key not in of_rl:
                 yield key, _written(document, path, (key,), value)
         for section in nested:
             place = document.places.get((section,))
@@ -214,6 +217,18 @@ class _Chain:
             for keys, value in flat_keys(document.data[section], self.catalogue):
                 if keys[-1] not in document.data or keys[-1] in nested:
                     yield str(keys[-1]), _written(document, path, (section, *keys), value)
+
+    def _of_rl(self, data: Mapping[str, Any], path: str) -> frozenset[str]:
+        """Return the sections that only a config of MaxText's RL trainers has."""
+        mark, *others = read_fact("maxtext_configs.yaml")["rl_sections"]
+        if not isinstance(data.get(mark), Mapping):
+            return frozenset()
+        found = [name for name in (mark, *others) if isinstance(data.get(name), Mapping)]
+        self.told.append(
+            f"{path} is for the RL trainers of MaxText; its sections ({', '.join(found)}) are not "
+            "judged"
+        )
+        return frozenset(found)
 
     def _changes(self, said: dict[str, Value], path: str) -> dict[str, Value]:
         """Return what a copy of MaxText's base says that the release's own does not."""

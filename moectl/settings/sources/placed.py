@@ -87,7 +87,12 @@ class Mover:
             at = inner.place(thing.line, thing.column)
             # What a fix replaces is not what stands in the file.
             return replace(
-                thing, file=at.file or at.layer, line=at.line, column=at.column, fix=None
+                thing,
+                message=thing.message.replace(MARK, ""),
+                file=at.file or at.layer,
+                line=at.line,
+                column=at.column,
+                fix=None,
             )
         if isinstance(thing, tuple | list):
             return type(thing)(self(entry) for entry in thing)

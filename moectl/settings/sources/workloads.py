@@ -53,7 +53,7 @@ def parts_of_manifests(text: str, name: str, open_file: Open, catalogue: Catalog
                 parts += found[0]
                 findings += found[1]
                 told += found[2]
-    return parts, findings, told
+    return parts, findings, [sentence.replace(MARK, "") for sentence in told]
 
 
 def _of_item(item: Item, files: Files, catalogue: Catalogue) -> Found:
