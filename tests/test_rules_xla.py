@@ -378,7 +378,8 @@ PAIRS: list[tuple[str, str | None, dict[str, str], dict[str, Any]]] = [
      "opt_level=PIPELINE_PARALLELISM_OPT_LEVEL_ENABLE", {}, {
          "keys": {"dcn_pipeline_parallelism": 2}}),
     ("XLA353", "--xla_gpu_enable_triton_gemm=false", {}, {}),
-    ("XLA354", f"--{LEVEL}=0", {}, {"image": image("2026-10-10"), "image_said": PLACE, "container": True}),
+    ("XLA354", f"--{LEVEL}=0", {}, {
+        "image": image("2026-10-10"), "image_said": PLACE, "container": True}),
     ("XLA212", None, {}, {
         "keys": {"compile_xla_flags": "--xla_gpu_enable_pipelined_all_gather=true"}}),
 ]  # fmt: skip

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moectl.actions.paths import STANDARD_INPUT, meant
+from moectl.actions.paths import STANDARD_INPUT, is_plain_folder, meant
 from moectl.errors import LocalFilesError, MoectlError, SourceError
 from moectl.findings import Finding
 from moectl.given import Given
@@ -20,9 +21,11 @@ from moectl.settings.yaml_source import MAX_BYTES
 
 if TYPE_CHECKING:
     from moectl.resolve.workload import Basis
+    from moectl.settings.shell import World
 
 __all__ = ["Checked", "Given", "Outcome", "Report", "outcome_of", "outcomes_of", "validate"]
 
+MANY_PARTS = 64  # a script that starts more is read once only, for what it certainly does
 UNREADABLE = "unreadable"  # the kind of what could not be opened
 MARKER = "moectl:"  # no suppression stands in a file without it
 # A pool of processes costs more than it brings for fewer files.
@@ -95,29 +98,49 @@ def outcomes_of(paths: Sequence[str], given: Given) -> Iterator[Outcome]:
     for text in given.xla_flags:
         yield _judged(FLAGS, text, the_basis)
     names = list(meant(paths))
+    named = frozenset(paths)
     workers = min(os.cpu_count() or 1, 8)
     if len(names) < FEW or workers == 1 or STANDARD_INPUT in names:
-        yield from (outcome_of(name, the_basis) for name in names)
+        yield from (outcome_of(name, the_basis, named) for name in names)
         return
     from concurrent.futures import ProcessPoolExecutor  # noqa: PLC0415
     from functools import partial  # noqa: PLC0415
     from multiprocessing import get_context  # noqa: PLC0415
 
-    judge = partial(outcome_of, the_basis=the_basis)
+    judge = partial(outcome_of, the_basis=the_basis, named=named)
     judge(names[0])  # what is imported and read once is shared by the forks
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         yield from pool.map(judge, names, chunksize=16)
 
 
-def outcome_of(name: str, the_basis: Basis) -> Outcome:
-    """Judge one file, bundle, or standard input."""
+def outcome_of(name: str, the_basis: Basis, named: AbstractSet[str] | None = None) -> Outcome:
+    """Judge one file, bundle, or standard input.
+
+    Args:
+        name: the file.
+        the_basis: what was given beside the files.
+        named: the paths as typed: a file of which nothing is read is a fault only when somebody
+            named it, not when a folder was searched. None when the file itself was named.
+    """
+    if is_plain_folder(name):
+        return _selected(_empty_folder(name), the_basis.given)
     try:
         text = _content(name)
     except MoectlError as error:
         kind = UNREADABLE if isinstance(error, LocalFilesError) else "unknown"
         unreadable = Outcome(Checked(name, kind), tuple(refusals(error, name)))
         return _selected(unreadable, the_basis.given)
-    return _judged(name, text, the_basis)
+    return _judged(name, text, the_basis, searched=named is not None and name not in named)
+
+
+def _empty_folder(name: str) -> Outcome:
+    from moectl.rules.reading import UNRECOGNISED  # noqa: PLC0415
+    from moectl.rules.rule import Fault  # noqa: PLC0415
+
+    sentence = "the folder holds no file that moectl reads"
+    return Outcome(
+        Checked(name, "folder"), (UNRECOGNISED.finding(Fault("", sentence, Origin(name, name))),)
+    )
 
 
 def _content(name: str) -> str:
@@ -134,7 +157,7 @@ def _content(name: str) -> str:
     return read_text(path / LOCK_NAME if path.is_dir() else path)
 
 
-def _judged(name: str, text: str, the_basis: Basis) -> Outcome:
+def _judged(name: str, text: str, the_basis: Basis, *, searched: bool = False) -> Outcome:
     """Judge a text; a fault of reading is a finding as well."""
     from moectl.settings.sources import detect  # noqa: PLC0415
 
@@ -144,7 +167,7 @@ def _judged(name: str, text: str, the_basis: Basis) -> Outcome:
         if kind in {"run file", "preset", "cluster profile"}:
             found = _run_file(name, kind, the_basis.given)
         else:
-            kind, found, told = _foreign(name, kind, text, the_basis)
+            kind, found, told = _foreign(name, kind, text, the_basis, searched=searched)
     except MoectlError as error:
         found = list(refusals(error, name))
     suppressed = 0
@@ -185,7 +208,7 @@ def _run_file(name: str, kind: str, given: Given) -> list[Finding]:
 
 
 def _foreign(
-    name: str, kind: str, text: str, the_basis: Basis
+    name: str, kind: str, text: str, the_basis: Basis, *, searched: bool
 ) -> tuple[str, list[Finding], tuple[str, ...]]:
     """Judge a file that is not of moectl."""
     from moectl.resolve.workload import workload  # noqa: PLC0415
@@ -196,15 +219,36 @@ def _foreign(
 
     source = read_source(name, text, opener(name), kind)
     found = list(source.findings)
-    if not source.parts and not found:
+    told = list(source.told)
+    if not source.parts and not found and searched:
+        told.append("nothing in it is read by moectl")
+    elif not source.parts and not found:
         sentence = "it holds nothing that starts training" if text.strip() else "it is empty"
         found.append(UNRECOGNISED.finding(Fault("", sentence, Origin(name, name, 1, 1))))
-    told = list(source.told)
     for part in source.parts:
         made, notes = workload(part, the_basis)
         told += notes
         found += judged(made)
+    doubted = source.doubts is not None and len(source.parts) <= MANY_PARTS
+    for world in source.doubts.worlds if doubted and source.doubts is not None else ():
+        found += _only_in(world, name, kind, text, the_basis, found)
     return source.kind, found, tuple(dict.fromkeys(told))
+
+
+def _only_in(
+    world: World, name: str, kind: str, text: str, the_basis: Basis, certain: list[Finding]
+) -> list[Finding]:
+    """Return what is found only when something about a script is taken for granted."""
+    from moectl.resolve.workload import workload  # noqa: PLC0415
+    from moectl.rules.registry import judged  # noqa: PLC0415
+    from moectl.settings.shell import soften  # noqa: PLC0415
+    from moectl.settings.sources import read_source  # noqa: PLC0415
+
+    source = read_source(name, text, opener(name), kind, world=world)
+    found = list(source.findings)
+    for part in source.parts:
+        found += judged(workload(part, the_basis)[0])
+    return soften(certain, found, source.doubts) if source.doubts is not None else []
 
 
 def opener(name: str) -> Any:

@@ -39,7 +39,7 @@ GROUPS = (
     ),
     Group(("rules.memory",), lambda w: w.is_maxtext),
     Group(("rules.processes", "rules.rendezvous"), _has_processes),
-    Group(("rules.slurm", "rules.containers"), lambda w: w.batch is not None),
+    Group(("rules.slurm", "rules.containers", "rules.shell"), lambda w: w.batch is not None),
     Group(
         (
             "rules.xla_text",

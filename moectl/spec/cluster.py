@@ -111,8 +111,12 @@ class ClusterSpec(SpecModel):
         None, description="GPU-hours above which `moectl launch` asks before it submits."
     )
     compile_limit: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="Seconds without a first step after which the watchdog ends a job; 0 for no limit."
+        None,
+        description="Seconds without a first step after which the watchdog ends a job; "
+        "0 for no limit.",
     )
     step_limit: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="Seconds without a new step after which the watchdog ends a job; 0 for no limit."
+        None,
+        description="Seconds without a new step after which the watchdog ends a job; "
+        "0 for no limit.",
     )

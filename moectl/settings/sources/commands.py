@@ -67,6 +67,7 @@ def read_command(
     name: str,
     open_file: Open,
     catalogue: Catalogue,
+    files: Mapping[str, Text] | None = None,
 ) -> Told:
     """Return what a MaxText command says.
 
@@ -76,9 +77,12 @@ def read_command(
         name: the file it stands in; its config is looked for beside it.
         open_file: gives the text of a file beside it.
         catalogue: keys of the MaxText release.
+        files: files that the script writes by here-documents, by their path.
     """
     arguments = read_arguments(start.words, catalogue)
-    config, findings, unread, told = _config(arguments.config, start, name, open_file, catalogue)
+    config, findings, unread, told = _config(
+        arguments.config, start, name, open_file, catalogue, files or {}
+    )
     values = dict(arguments.values)
     variables, wrong = read_variables(environment, config, values, catalogue)
     if arguments.open:
@@ -93,15 +97,25 @@ def read_command(
 
 
 def _config(
-    word: Text | None, start: MaxTextStart, name: str, open_file: Open, catalogue: Catalogue
+    word: Text | None,
+    start: MaxTextStart,
+    name: str,
+    open_file: Open,
+    catalogue: Catalogue,
+    files: Mapping[str, Text],
 ) -> tuple[dict[str, Value], list[Finding], list[str], list[str]]:
     if word is None:
         return _default(start)
+    from moectl.settings.shell import made_file  # noqa: PLC0415
+
     path, origin = word.text, word.origin
     if not word.known:
         shown_path = path.replace(MARK, "…")
         told = [f"the config {shown_path} is not known; only the command's words are judged"]
         return {BASE_KEY: Value(UNKNOWN, origin)}, [], [shown_path], told
+    if (made := made_file(files, path)) is not None:
+        found = read_config(made, name, open_file, catalogue)
+        return dict(found.values), list(found.findings), list(found.unread), list(found.told)
     text = open_file(path)
     folder = posixpath.dirname(name)
     if text is not None:
@@ -129,6 +143,9 @@ def parts_of_script(
     batch: Batch, name: str, kind: str, open_file: Open, catalogue: Catalogue
 ) -> tuple[list[Part], list[Finding], list[str]]:
     """Return one part for every MaxText command of a script, or one for the whole script."""
+    from moectl.settings.shell import Script  # noqa: PLC0415
+
+    files = batch.files if isinstance(batch, Script) else {}
     findings: list[Finding] = []
     told: list[str] = []
     parts: list[Part] = []
@@ -137,7 +154,7 @@ def parts_of_script(
         if len(parts) == MAX_PARTS:
             findings.append(unjudged("script", "commands", found.origin))
             break
-        said = read_command(found, found.environment, name, open_file, catalogue)
+        said = read_command(found, found.environment, name, open_file, catalogue, files)
         findings += said.findings
         told += said.told
         environment, flags = split_flags(found.environment)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from moectl.errors import SourceError, shown
 from moectl.findings import Finding
@@ -11,6 +11,9 @@ from moectl.job import Origin, Value
 from moectl.settings.sources.detect import detect
 from moectl.settings.sources.source import Open, Part, Source, finding, split_flags
 from moectl.settings.yaml_source import MAX_BYTES
+
+if TYPE_CHECKING:
+    from moectl.settings.shell import World
 
 LONGEST_LINE: Final = 1_000_000
 _BOM: Final = "\ufeff"
@@ -24,6 +27,7 @@ def read_source(
     kind: str = "",
     *,
     maxtext: str | None = None,
+    world: World | None = None,
 ) -> Source:
     """Read a file that is not of moectl.
 
@@ -33,6 +37,7 @@ def read_source(
         open_file: gives the text of a file by its path from the folder of `name`, None when it
             cannot be had.
         kind: what it is, when that is known; see `detect`.
+        world: what a script's reading takes for granted; see `moectl.settings.shell`.
         maxtext: release whose keys tell what a word is; the newest of the catalogue when None.
 
     Returns:
@@ -50,13 +55,15 @@ def read_source(
     if reader is None:
         return Source(name, kind, (), tuple(findings))
     try:
-        source = reader(_File(name, text, open_file, kind, maxtext))
+        source = reader(_File(name, text, open_file, kind, maxtext, world))
     except SourceError as error:
         origin = Origin(kind, name, error.line, None)
         hint = "mend the line" if error.line is not None else "give a smaller text file"
         stop = finding("SRC104", "error", kind, f"{error.sentence}.", hint, origin)
         return Source(name, kind, (), (*findings, stop))
-    return Source(name, kind, source.parts, (*findings, *source.findings), source.told)
+    return Source(
+        name, kind, source.parts, (*findings, *source.findings), source.told, source.doubts
+    )
 
 
 def _broken(name: str, text: str) -> Finding | None:
@@ -97,8 +104,15 @@ class _File:
     """What a reader gets."""
 
     def __init__(
-        self, name: str, text: str, open_file: Open, kind: str, maxtext: str | None
+        self,
+        name: str,
+        text: str,
+        open_file: Open,
+        kind: str,
+        maxtext: str | None,
+        world: World | None,
     ) -> None:
+        self.world = world
         from moectl.facts.maxtext import load, releases  # noqa: PLC0415
 
         self.name, self.text, self.open_file, self.kind = name, text, open_file, kind
@@ -133,10 +147,10 @@ def _config(file: _File) -> Source:
 def _script(file: _File) -> Source:
     from moectl.settings.sources.scripts import read_script  # noqa: PLC0415
 
-    parts, findings, told = read_script(
-        file.text, file.name, file.kind, file.open_file, file.catalogue
+    parts, findings, told, doubts = read_script(
+        file.text, file.name, file.kind, file.open_file, file.catalogue, file.world
     )
-    return Source(file.name, file.kind, tuple(parts), tuple(findings), tuple(told))
+    return Source(file.name, file.kind, tuple(parts), tuple(findings), tuple(told), doubts)
 
 
 def _manifest(file: _File) -> Source:

@@ -15,7 +15,7 @@ from moectl.settings.sources.source import Open, Part, finding
 from moectl.workload import Batch, Step
 
 if TYPE_CHECKING:
-    from moectl.settings.shell import Reading
+    from moectl.settings.shell import Doubts, Reading, World
 
 # Without one of these words nothing that is judged can stand in a script.
 _MATTERS: Final = re.compile(r"maxtext|XLA_|JAX_|NCCL_|\bsrun\b|\bM_[A-Z]", re.IGNORECASE)
@@ -24,8 +24,13 @@ _NOTHING: Final = ":"  # a command that does nothing
 
 
 def read_script(
-    text: str, name: str, kind: str, open_file: Open, catalogue: Catalogue
-) -> tuple[list[Part], list[Finding], list[str]]:
+    text: str,
+    name: str,
+    kind: str,
+    open_file: Open,
+    catalogue: Catalogue,
+    world: World | None = None,
+) -> tuple[list[Part], list[Finding], list[str], Doubts]:
     """Return what a script starts, what is wrong with its form, and how it was read.
 
     Args:
@@ -34,21 +39,22 @@ def read_script(
         kind: the kind of its parts.
         open_file: gives the text of a file beside it.
         catalogue: keys of the MaxText release.
+        world: what the reading takes for granted; nothing when None.
     """
-    from moectl.settings.shell import read  # noqa: PLC0415
+    from moectl.settings.shell import CERTAIN, read  # noqa: PLC0415
 
     told: list[str] = []
     if is_shell(text):
-        reading = read(text, name, open_file)
+        reading = read(text, name, open_file, world or CERTAIN)
     else:
         program = shown(text.partition("\n")[0][2:].strip(), 60)
         told.append(f"its body is no shell's ({program}): only its directives are judged")
-        reading = read(_directives_only(text), name)
+        reading = read(_directives_only(text), name, None, world or CERTAIN)
     parts, findings, more = parts_of_script(reading.batch, name, kind, open_file, catalogue)
     findings += faults_of(reading, name, text)
     if not reading.complete and not any(found.code == "SRC105" for found in findings):
         told.append("it is too large or too deep to be followed to its end")
-    return parts, findings, [*told, *reading.told, *more]
+    return parts, findings, [*told, *reading.told, *more], reading.doubts
 
 
 def _directives_only(text: str) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from moectl.errors import shown
 from moectl.findings import Finding, Severity
 from moectl.job import Origin, Value
 from moectl.workload import Batch, Layout, Manifest, Step, Text
+
+if TYPE_CHECKING:
+    from moectl.settings.shell import Doubts
 
 Open: TypeAlias = Callable[[str], str | None]
 """Gives the text of a file by its path, None when it cannot be had."""
@@ -79,6 +82,7 @@ class Source:
         parts: what it starts, in order.
         findings: what is wrong with the file itself.
         told: sentences about how it was read.
+        doubts: of a script, what this reading takes for granted, and what else is worth reading.
     """
 
     name: str
@@ -86,6 +90,7 @@ class Source:
     parts: tuple[Part, ...] = ()
     findings: tuple[Finding, ...] = ()
     told: tuple[str, ...] = ()
+    doubts: Doubts | None = None
 
 
 def finding(

@@ -65,7 +65,7 @@ def _of_item(item: Item, files: Files, catalogue: Catalogue) -> Found:
     name = f"{files.name}{MARK}"
     parts: list[Part] = []
     if kind == "script":
-        parts, findings, told = read_script(inner.text, name, kind, files.beside, catalogue)
+        parts, findings, told, _ = read_script(inner.text, name, kind, files.beside, catalogue)
         parts = [part for part in parts if part.is_maxtext or part.flags is not None]
         findings = findings if parts else []
     else:
