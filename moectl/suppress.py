@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from moectl.comments import Comment, comments, is_script
 from moectl.errors import nearest, shown
 from moectl.findings import Finding
-from moectl.job import Origin
 from moectl.rules.rule import Fault, Rule, Rules
+from moectl.values import Origin
 
 FILE_LINES = 10
 """An `ignore-file` counts in this many first lines."""

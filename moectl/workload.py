@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from moectl.job import Hardware, Image, Origin, Value
+from moectl.values import Hardware, Image, Origin, Value
 
 
 class Unknown(Enum):

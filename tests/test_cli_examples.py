@@ -12,8 +12,10 @@ from moectl.cli.commands import COMMANDS
 
 # These start other programs, for seconds to minutes; the tests of `evidence` do what they do.
 RENEWALS = {"facts maxtext", "facts xla", "facts weights"}
-# These want a cluster or a registry; test_launch_doctor and test_launch_image do what they do.
-ELSEWHERE = {"doctor", "image pull"}
+# These want a cluster, a registry or a run; the tests of launch do what they do.
+ELSEWHERE = {
+    "doctor", "image pull", "launch", "runs", "status", "logs", "cancel", "resume",
+}  # fmt: skip
 EXAMPLES = [
     example
     for command in COMMANDS

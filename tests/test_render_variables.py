@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from moectl.errors import ValueUsageError
-from moectl.job import Origin
 from moectl.render import variables
+from moectl.values import Origin
 from tests.support import jobs
 
 

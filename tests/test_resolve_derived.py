@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moectl.facts import maxtext
-from moectl.job import Origin, Value
 from moectl.resolve.derived import degree, derived, scales, times
 from moectl.resolve.effective import effective
+from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN
 
 CATALOGUE = maxtext.load("0.2.5")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from moectl.facts import maxtext
 from moectl.facts.hardware import platform
-from moectl.job import Hardware, Origin, Value
 from moectl.resolve.derived import derived
 from moectl.resolve.derived_slices import node_is_domain, slices_of
 from moectl.resolve.effective import effective
+from moectl.values import Hardware, Origin, Value
 from moectl.workload import MARK, UNKNOWN, Text
 
 CATALOGUE = maxtext.load("0.2.5")

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moectl.facts import maxtext
-from moectl.job import Origin, Value
 from moectl.resolve.coercion import coerce
 from moectl.resolve.effective import (
     based_on,
@@ -20,6 +19,7 @@ from moectl.resolve.effective import (
     model_name,
     overrides_model,
 )
+from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN
 
 CATALOGUE = maxtext.load("0.2.5")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moectl.job import Origin
 from moectl.resolve.merge import merge
 from moectl.settings.setting import Layer, Setting
 from moectl.spec.table import table
+from moectl.values import Origin
 
 LAYERS = list(Layer)
 

@@ -8,8 +8,8 @@ import pytest
 
 from moectl.facts import maxtext
 from moectl.facts.yaml_facts import read
-from moectl.job import Origin, Value
 from moectl.resolve.own_configs import content, on_own
+from moectl.values import Origin, Value
 
 CATALOGUE = maxtext.load("0.2.5")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from moectl.facts.hardware import names, platform
-from moectl.job import Hardware
 from moectl.resolve.platforms import platform_asked, platform_hinted, platform_named
 from moectl.settings.shell import read_script
+from moectl.values import Hardware
 from moectl.workload import Manifest
 
 HEAD = "#!/bin/bash\n"

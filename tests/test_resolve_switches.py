@@ -11,10 +11,11 @@ from moectl.actions.plan import Wishes, plan
 from moectl.errors import UsageError
 from moectl.facts import xla
 from moectl.facts.yaml_facts import read
-from moectl.job import Job, Origin
+from moectl.job import Job
 from moectl.resolve.switches import expand
 from moectl.settings.setting import Layer, Setting
 from moectl.spec.table import table
+from moectl.values import Origin
 
 PRESET = "mixtral-8x7b"
 BUFFERS = "xla_flags.xla_gpu_enable_command_buffer"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from moectl.facts.environment import load
 from moectl.findings import Finding
-from moectl.job import Hardware, Origin, Value
 from moectl.rules import environment
+from moectl.values import Hardware, Origin, Value
 from moectl.workload import MARK, UNKNOWN, Layout, Text, Workload
 
 PLACE = Origin("script", "train.sh", 4, 8)

@@ -10,9 +10,9 @@ import pytest
 from moectl.actions.plan import Wishes, plan
 from moectl.errors import UsageError
 from moectl.findings import Finding
-from moectl.job import Origin, Value
-from moectl.rules.requirements import check
+from moectl.rules.run import findings
 from moectl.settings.files import preset, preset_names
+from moectl.values import Origin, Value
 
 BLOCK = "deepseek3-671b"
 
@@ -56,12 +56,12 @@ def test_the_experts_divide_over_the_expert_degree() -> None:
     degrees = {"ici_expert_parallelism": 8, "dcn_expert_parallelism": 2}
     said = {key: Value(size, Origin("run file")) for key, size in degrees.items()}
     crossing = replace(job, config={**job.config, **said})
-    refused = [f for f in check(crossing) if f.code == "MESH101"]
+    refused = [f for f in findings(crossing) if f.code == "MESH101"]
     assert len(refused) == 1
     assert "layers/moe.py:4480" in refused[0].message
     assert "8 experts are not divisible by EP 16 (ici 8 x dcn 2)" in refused[0].message
     assert refused[0].hint == "EP may be 1, 2, 4, 8"
-    assert [f for f in check(job) if f.code == "MESH101"] == []
+    assert [f for f in findings(job) if f.code == "MESH101"] == []
 
 
 def test_experts_that_do_not_divide_are_refused_whoever_says_it() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from moectl.facts.images import image
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.rules.maxtext_verdict import all_rules, refused, workload
+from moectl.values import Origin, Value
 from moectl.workload import Layout, Workload
 
 BASE = "base_config: base.yml\nhardware: gpu_multiprocess\n"

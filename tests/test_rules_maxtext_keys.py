@@ -10,10 +10,10 @@ import pytest
 from moectl.facts.images import image
 from moectl.facts.versions import key_verdict
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.rules.maxtext_names import announced
 from moectl.rules.maxtext_verdict import all_rules, refused, workload
 from moectl.settings.sources.source import Written
+from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN, Text, Workload
 
 BASE = "base_config: base.yml\n"

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from moectl.facts.hardware import platform
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.resolve.derived import derived
 from moectl.resolve.derived_slices import slices_of
 from moectl.rules.maxtext_verdict import all_rules, refused, workload
+from moectl.values import Origin, Value
 from moectl.workload import Batch, Layout, Text, Workload
 
 BASE = "base_config: base.yml\nhardware: gpu_multiprocess\n"

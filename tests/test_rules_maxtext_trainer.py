@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from moectl.findings import Finding
-from moectl.job import Origin
 from moectl.rules.maxtext_trainer import elsewhere, program, trainer, trainers
 from moectl.rules.maxtext_verdict import all_rules, refused, workload
+from moectl.values import Origin
 from moectl.workload import Step, Text, Workload
 
 RL = "maxtext.trainers.post_train.rl.train_rl"

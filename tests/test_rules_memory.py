@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from moectl.facts import hardware, maxtext
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.rules.memory import RULES
 from moectl.rules.memory_case import mesh_sizes
+from moectl.values import Origin, Value
 from moectl.workload import MARK, UNKNOWN, Layout, Piece, Text, Workload
 
 FILE = "bs 16's $(cfg).yml"

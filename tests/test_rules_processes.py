@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from moectl.actions.plan import Wishes
 from moectl.actions.render import render
 from moectl.facts.hardware import platform
-from moectl.job import Origin, Value
 from moectl.rules import containers, processes, rendezvous, slurm, storage
+from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN, Layout, Manifest, Text, Workload
 from tests.support.clean_scripts import CLEAN
 from tests.support.scripts import HOSTILE, config, found, script, seen

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from moectl.job import Origin, Value
 from moectl.rules import rendezvous, start_up
+from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN, Layout, Manifest, Text, Workload
 from tests.support.scripts import TRAIN, config, found, script, seen
 

@@ -13,7 +13,6 @@ from moectl.actions.plan import Wishes, plan
 from moectl.facts import maxtext
 from moectl.facts.yaml_facts import read
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.resolve.derived import derived
 from moectl.resolve.effective import effective
 from moectl.resources import fact
@@ -23,6 +22,7 @@ from moectl.rules.requirements import COMPILED, rows
 from moectl.rules.requirements import RULES as DECLARED
 from moectl.rules.requirements_build import compiled
 from moectl.spec.table import table
+from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN, Text, Workload
 
 RULES = {rule["code"]: rule for rule in read("requirements.yaml")["rules"]}

@@ -9,9 +9,9 @@ from textwrap import dedent
 import pytest
 
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.rules.shell import RULES
 from moectl.settings.shell import read
+from moectl.values import Origin, Value
 from moectl.workload import Layout, Workload
 
 BASH = shutil.which("bash")

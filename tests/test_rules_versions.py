@@ -9,8 +9,8 @@ import pytest
 
 from moectl.facts import images, maxtext
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.rules.versions import RULES, date_of, provides, tag_of
+from moectl.values import Origin, Value
 from moectl.workload import Batch, Option, Step, Text, Workload
 
 BLOCK_DAY = "2026-09-09"

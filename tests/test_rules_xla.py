@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from moectl.facts import images, xla
 from moectl.findings import Finding
-from moectl.job import Hardware, Image, Origin, Value
 from moectl.rules import environment, xla_flags, xla_pairs, xla_text
 from moectl.rules.rule import Rule
 from moectl.rules.xla_conditions import View, holds
 from moectl.rules.xla_reading import effective_flags, judges, read_flags
+from moectl.values import Hardware, Image, Origin, Value
 from moectl.workload import MARK, UNKNOWN, Layout, Piece, Step, Text, Workload
 
 LHS = "--xla_gpu_enable_latency_hiding_scheduler=true"

@@ -8,9 +8,9 @@ import pytest
 
 from moectl.errors import LocalFilesError, SourceError, UnknownNameError, UsageError
 from moectl.facts import hardware
-from moectl.settings.files import cluster_profile, preset, preset_names, read_text, run_file
+from moectl.settings.files import cluster_profile, preset, preset_names, run_file
 from moectl.settings.setting import Layer
-from moectl.settings.yaml_source import MAX_BYTES
+from moectl.settings.text_file import MAX_BYTES, read_text
 
 
 def file(folder: Path, text: str | bytes, name: str = "run.yaml") -> Path:

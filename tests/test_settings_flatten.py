@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from moectl.errors import SeveralUsageErrors, UsageError
-from moectl.job import Origin
 from moectl.settings.flatten import flatten, judge, place, raise_all
 from moectl.settings.setting import Layer, Setting
+from moectl.values import Origin
 
 HERE = Origin("run file", "run.yaml", 3, 5)
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moectl.facts.maxtext import load, releases
-from moectl.job import Origin, Value
 from moectl.settings.sources.command_line import Arguments, read_arguments
 from moectl.settings.sources.maxtext_variables import read_variables
+from moectl.values import Origin, Value
 from moectl.workload import MARK, UNKNOWN, Text
 from tests.support import components
 

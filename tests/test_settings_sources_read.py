@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moectl.settings.sources import Source, read_source
 from moectl.settings.sources.read import LONGEST_LINE
-from moectl.settings.yaml_source import MAX_BYTES
+from moectl.settings.text_file import MAX_BYTES
 from moectl.workload import UNKNOWN
 
 TRAIN = "python3 -m maxtext.trainers.pre_train.train"

@@ -7,8 +7,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moectl.job import Origin
 from moectl.settings.sources.scalars import placed_scalar
+from moectl.values import Origin
 from moectl.workload import Piece
 
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moectl.errors import SourceError
-from moectl.settings.yaml_source import MAX_BYTES, MAX_NODES, Place, read_mapping, read_scalar
+from moectl.settings.text_file import MAX_BYTES
+from moectl.settings.yaml_source import MAX_NODES, Place, read_mapping, read_scalar
 from tests.support import components
 
 SCALARS: dict[str, Any] = {

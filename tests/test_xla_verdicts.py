@@ -27,9 +27,9 @@ from moectl.evidence.xla_session import Answer, ParserSession
 from moectl.facts import xla
 from moectl.facts.xla_flag import XlaFlag
 from moectl.findings import Finding
-from moectl.job import Origin
 from moectl.rules import xla_flags, xla_text
 from moectl.rules.xla_reading import effective_flags
+from moectl.values import Origin
 from moectl.workload import Text, Workload
 from tests.support import components
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from moectl.settings.files import LOCK_NAME
+from moectl.settings.bundle_names import LOCK
 
 STANDARD_INPUT = "-"
 # What a folder is searched for, in any case; a file that is named itself is read whatever it is
@@ -50,7 +50,7 @@ def is_plain_folder(path: str) -> bool:
 
 
 def _is_bundle(path: Path) -> bool:
-    return (path / LOCK_NAME).is_file()
+    return (path / LOCK).is_file()
 
 
 def _in_folder(path: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from moectl.errors import MoectlError, UnknownNameError, UsageError
 from moectl.facts import maxtext
-from moectl.job import Hardware, Job
+from moectl.job import Job
 from moectl.resolve import runtime
 from moectl.resolve.job import Context, platform_of, resolve, with_findings
 from moectl.resolve.merge import merge
@@ -26,6 +26,7 @@ from moectl.settings.files import (
 from moectl.settings.flatten import judge, raise_all
 from moectl.settings.options import assignments, option
 from moectl.settings.setting import Setting
+from moectl.values import Hardware
 
 # The number of GPUs is judged with the platform, which says what is legal near it.
 _JUDGED_LATER = frozenset({"gpus"})

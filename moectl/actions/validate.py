@@ -14,10 +14,10 @@ from moectl.actions.paths import STANDARD_INPUT, is_plain_folder, meant
 from moectl.errors import LocalFilesError, MoectlError, SourceError
 from moectl.findings import Finding
 from moectl.given import Given
-from moectl.job import Origin
 from moectl.rules.reading import refusals
-from moectl.settings.files import LOCK_NAME, read_text
-from moectl.settings.yaml_source import MAX_BYTES
+from moectl.settings.bundle_names import LOCK
+from moectl.settings.text_file import MAX_BYTES, read_text
+from moectl.values import Origin
 
 if TYPE_CHECKING:
     from moectl.resolve.workload import Basis
@@ -154,7 +154,7 @@ def _content(name: str) -> str:
             line = raw[: error.start].count(b"\n") + 1
             raise SourceError(name, line, "it is not UTF-8 text") from None
     path = Path(name)
-    return read_text(path / LOCK_NAME if path.is_dir() else path)
+    return read_text(path / LOCK if path.is_dir() else path)
 
 
 def _judged(name: str, text: str, the_basis: Basis, *, searched: bool = False) -> Outcome:

@@ -8,9 +8,10 @@ from typing import Any
 from moectl.actions.plan import plan
 from moectl.cli.job_options import wishes
 from moectl.cli.text import say, say_findings, say_json
-from moectl.job import Job, Value
+from moectl.job import Job
 from moectl.settings.emit import flow
 from moectl.settings.flatten import place
+from moectl.values import Value
 
 
 def run(

@@ -6,7 +6,7 @@ from typing import Any
 
 from moectl.errors import UnknownNameError
 from moectl.facts.yaml_facts import read
-from moectl.job import Hardware
+from moectl.values import Hardware
 
 
 def names() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moectl.facts.yaml_facts import read
-from moectl.job import Image
+from moectl.values import Image
 
 
 def default_image() -> str:

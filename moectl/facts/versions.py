@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from moectl.facts import images, maxtext, xla
 from moectl.facts.yaml_facts import read
-from moectl.job import Image
+from moectl.values import Image
 
 if TYPE_CHECKING:
     from moectl.facts.probed import Probed

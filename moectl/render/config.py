@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from moectl.job import Job, Value
+from moectl.job import Job
 from moectl.settings.emit import flow
+from moectl.values import Value
 
 
 def config_yml(job: Job) -> str:

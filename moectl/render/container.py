@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from moectl.image_names import squashfs_name
-from moectl.job import Image, Job, Mount
+from moectl.job import Job, Mount
 from moectl.settings.bundle_names import MOUNTED
+from moectl.values import Image
 
 PYXIS, APPTAINER = "pyxis", "apptainer"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from moectl.job import Job, Origin, Value
+from moectl.job import Job
 from moectl.settings.emit import flow as emit_flow
 from moectl.settings.emit import quoted as emit_quoted
 from moectl.spec.table import table
+from moectl.values import Origin, Value
 from moectl.version import __version__
 
 _DROPPED = frozenset({"moectl", "batch.global", "accept"})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from moectl.facts import xla
-from moectl.job import Job, Plain
+from moectl.job import Job
+from moectl.values import Plain
 
 COORDINATOR = ("JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_PORT")
 LOGS = "MOECTL_LOGS"

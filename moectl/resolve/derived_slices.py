@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from moectl.workload import UNKNOWN, Text
 
 if TYPE_CHECKING:
-    from moectl.job import Hardware
+    from moectl.values import Hardware
 
 # The variables that say the slice of a process, the older name last.
 PARTITION = ("JAX_PARTITION_INDEX", "JAX_SLICE_INDEX")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from moectl.facts.maxtext import Catalogue
-from moectl.job import Value
 from moectl.resolve.coercion import coerce
 from moectl.resolve.interpolation import START, Absent, InterpolationError, Look, resolved
+from moectl.values import Value
 from moectl.workload import UNKNOWN
 
 BASE = "base.yml"

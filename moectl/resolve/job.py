@@ -12,7 +12,7 @@ from moectl.errors import UsageError
 from moectl.facts import hardware as platforms
 from moectl.facts import maxtext, xla
 from moectl.findings import Finding
-from moectl.job import Hardware, Job
+from moectl.job import Job
 from moectl.resolve import runtime, scale
 from moectl.resolve.maxtext import model_values, standing, told
 from moectl.resolve.merge import Effective, merge
@@ -21,6 +21,7 @@ from moectl.resolve.weights import RULES
 from moectl.settings.files import Preset
 from moectl.settings.flatten import raise_all
 from moectl.settings.setting import Setting
+from moectl.values import Hardware
 
 
 @dataclass(frozen=True, slots=True)

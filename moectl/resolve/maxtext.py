@@ -14,7 +14,7 @@ from typing import Any
 from moectl.errors import UnknownNameError, UsageError, shown
 from moectl.facts.maxtext import Catalogue
 from moectl.facts.yaml_facts import read
-from moectl.job import Batch, Mesh, Origin, Value
+from moectl.job import Batch, Mesh
 from moectl.resolve.merge import Effective
 from moectl.resolve.scale import batch_path
 from moectl.resolve.weights import RULES
@@ -23,6 +23,7 @@ from moectl.settings.flatten import place, raise_all
 from moectl.settings.options import axis_path, owning_path
 from moectl.settings.setting import Layer, Setting
 from moectl.spec.table import table
+from moectl.values import Origin, Value
 
 BASE = "base.yml"
 OUTPUT = "base_output_directory"

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from moectl.job import Origin, Value
 from moectl.settings.setting import Layer, Setting
 from moectl.spec.table import table
+from moectl.values import Origin, Value
 
 
 @dataclass(frozen=True, slots=True)

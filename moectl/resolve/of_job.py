@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from moectl.facts import maxtext
 from moectl.facts.xla import load as flags_of
-from moectl.job import Job, Origin, Value
+from moectl.job import Job
 from moectl.resolve.derived import derived
 from moectl.resolve.effective import effective
+from moectl.values import Origin, Value
 from moectl.workload import Layout, Text, Workload
 
 DEFAULT = "moectl default"

@@ -13,9 +13,9 @@ from posixpath import dirname, join, normpath
 from typing import Any
 
 from moectl.facts.maxtext import Catalogue
-from moectl.job import Origin, Value
 from moectl.resolve.effective import BASE, BASE_CONFIG
 from moectl.resources import fact
+from moectl.values import Origin, Value
 
 _MODELS = "models/"
 _LONGEST = 32

@@ -14,7 +14,7 @@ from typing import Any
 
 from moectl.facts.hardware import names, platform
 from moectl.facts.yaml_facts import read
-from moectl.job import Hardware
+from moectl.values import Hardware
 from moectl.workload import Batch, Manifest, Option, Step, last
 
 _GPUS = ("--gpus-per-node", "--gres", "--gpus", "--gpus-per-task", "--gpus-per-socket")

@@ -10,10 +10,11 @@ from moectl.errors import UnknownNameError, UsageError, shown
 from moectl.facts.images import image as image_facts
 from moectl.facts.xla import XlaCatalogue
 from moectl.facts.yaml_facts import read
-from moectl.job import Checkout, Cluster, Container, Hardware, Image, Mount, Origin, Value
+from moectl.job import Checkout, Cluster, Container, Mount
 from moectl.resolve.merge import Effective
 from moectl.settings.flatten import place, raise_all
 from moectl.settings.setting import Layer
+from moectl.values import Hardware, Image, Origin, Value
 
 # Keys of a profile that are a variable by another name: a list there, joined by commas here.
 _NETWORK = {"socket_interfaces": "NCCL_SOCKET_IFNAME", "ib_hcas": "NCCL_IB_HCA"}

@@ -11,11 +11,12 @@ from typing import Any
 from moectl.errors import UsageError, ValueUsageError
 from moectl.facts.maxtext import Catalogue
 from moectl.facts.yaml_facts import read
-from moectl.job import Batch, Degree, Hardware, Mesh, Value
+from moectl.job import Batch, Degree, Mesh
 from moectl.mesh import MeshError, MeshRequest, divisors, nearest_legal, solve
 from moectl.resolve.merge import Effective
 from moectl.resolve.weights import WeightsError, narrowed
 from moectl.settings.flatten import place
+from moectl.values import Hardware, Value
 
 MAX_GPUS = 16_384
 

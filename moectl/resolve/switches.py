@@ -9,9 +9,9 @@ from typing import Any
 from moectl.errors import UsageError, shown
 from moectl.facts.xla import XlaCatalogue, in_releases
 from moectl.facts.yaml_facts import read
-from moectl.job import Origin
 from moectl.settings.flatten import place, raise_all
 from moectl.settings.setting import Setting
+from moectl.values import Origin
 
 
 def expand(settings: Iterable[Setting], xla: XlaCatalogue) -> list[Setting]:

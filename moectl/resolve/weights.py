@@ -13,7 +13,8 @@ from typing import Any
 from moectl.errors import UsageError
 from moectl.facts import weights
 from moectl.facts.maxtext import Catalogue
-from moectl.job import Degree, Origin, Value
+from moectl.job import Degree
+from moectl.values import Origin, Value
 
 RULES = "logical_axis_rules"
 

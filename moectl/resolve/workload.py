@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from moectl.facts import hardware as platforms
 from moectl.facts import images
 from moectl.given import Given
-from moectl.job import Hardware, Image, Origin, Value
+from moectl.values import Hardware, Image, Origin, Value
 from moectl.workload import UNKNOWN, Layout, Workload
 
 if TYPE_CHECKING:

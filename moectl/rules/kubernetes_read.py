@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from moectl.facts.hardware import names, platform
 from moectl.facts.yaml_facts import read as read_fact
-from moectl.job import Hardware
 from moectl.settings.sources.containers import Entry, variables
 from moectl.settings.sources.manifest import FACTS, SEEN
 from moectl.settings.sources.pods import (
@@ -22,6 +21,7 @@ from moectl.settings.sources.pods import (
     mapping,
     pods,
 )
+from moectl.values import Hardware
 from moectl.workload import Manifest, Workload
 
 _WORD: Final = re.compile(r"[a-z0-9]+")

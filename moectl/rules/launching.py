@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from moectl.job import Origin, Value
+from moectl.values import Origin, Value
 from moectl.workload import Batch, Option, Step, Text, Workload
 
 SRUN: Final = "srun"

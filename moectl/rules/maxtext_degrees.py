@@ -7,10 +7,10 @@ from math import prod
 from typing import Any
 
 from moectl.findings import Severity
-from moectl.job import Value
 from moectl.mesh import divisors, nearest_legal
 from moectl.resolve.derived_slices import PARTITION
 from moectl.rules.maxtext_words import RUN_FILE, key_of
+from moectl.values import Value
 from moectl.workload import Workload
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from moectl.errors import nearest, shown
 from moectl.facts.maxtext import Catalogue, Key
 from moectl.facts.yaml_facts import read
-from moectl.job import Origin
 from moectl.resolve.effective import (
     BASE_CONFIG,
     MISSING,
@@ -30,6 +29,7 @@ from moectl.rules.maxtext_words import (
 from moectl.rules.rule import Fault, rules
 from moectl.rules.yaml_traps import word_read_as_boolean
 from moectl.settings.sources.source import Written
+from moectl.values import Origin
 from moectl.workload import UNKNOWN, Workload
 
 RULES = rules()

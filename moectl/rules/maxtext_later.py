@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from math import prod
 from typing import Any
 
-from moectl.job import Origin
 from moectl.mesh import divisors
 from moectl.rules.maxtext_words import (
     RUN_FILE,
@@ -19,6 +18,7 @@ from moectl.rules.maxtext_words import (
     write,
 )
 from moectl.rules.rule import Fault, rules
+from moectl.values import Origin
 from moectl.workload import UNKNOWN, Workload
 
 RULES = rules()

@@ -11,7 +11,6 @@ from moectl.errors import nearest, shown
 from moectl.facts import maxtext
 from moectl.facts.maxtext import Catalogue
 from moectl.facts.yaml_facts import read
-from moectl.job import Image, Value
 from moectl.resolve.effective import based_on
 from moectl.rules.maxtext_trainer import Trainer, elsewhere, trainer
 from moectl.rules.maxtext_words import (
@@ -20,6 +19,7 @@ from moectl.rules.maxtext_words import (
     exists,
 )
 from moectl.rules.rule import Fault, rules
+from moectl.values import Image, Value
 from moectl.workload import UNKNOWN, Workload
 
 RULES = rules()

@@ -10,13 +10,13 @@ from typing import Any
 from moectl.errors import SourceError, shown
 from moectl.facts import maxtext
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.resolve.derived import derived
 from moectl.resolve.effective import BASE_CONFIG, effective
 from moectl.resolve.own_configs import on_own
 from moectl.rules.maxtext_trainer import PRE_TRAINING
 from moectl.rules.rule import Rule, Rules
 from moectl.settings.yaml_source import read_mapping, read_scalar
+from moectl.values import Origin, Value
 from moectl.workload import Text, Workload
 
 MODULES = ("maxtext_keys", "requirements")

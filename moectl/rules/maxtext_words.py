@@ -8,7 +8,7 @@ from typing import Any
 from moectl.errors import MoectlError
 from moectl.facts import maxtext
 from moectl.facts.maxtext import Catalogue
-from moectl.job import Value
+from moectl.values import Value
 from moectl.workload import Workload
 
 RUN_FILE = "run file"

@@ -11,7 +11,7 @@ from moectl.workload import Workload
 
 if TYPE_CHECKING:
     from moectl.estimate.memory import Estimate
-    from moectl.job import Hardware
+    from moectl.values import Hardware
 
 FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 BATCH = "per_device_batch_size"

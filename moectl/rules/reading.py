@@ -15,8 +15,8 @@ from moectl.errors import (
     ValueUsageError,
 )
 from moectl.findings import Finding
-from moectl.job import Origin
 from moectl.rules.rule import Fault, Rule, rules
+from moectl.values import Origin
 
 RULES = rules()
 # What to do about a file as a whole, by what its refusal says; a line is mended otherwise.

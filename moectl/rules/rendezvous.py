@@ -8,7 +8,6 @@ from typing import Final
 
 from moectl.errors import shown
 from moectl.hostlist import is_compact
-from moectl.job import Origin
 from moectl.rules import rendezvous_lists
 from moectl.rules.launching import (
     PROCESS_PER_GPU,
@@ -21,6 +20,7 @@ from moectl.rules.launching import (
     whole,
 )
 from moectl.rules.rule import Fault, rules
+from moectl.values import Origin
 from moectl.workload import Workload
 
 RULES = rules()

@@ -14,8 +14,6 @@ from math import gcd
 from typing import Any
 
 from moectl.errors import nearest
-from moectl.findings import Finding
-from moectl.job import Job, Origin
 from moectl.mesh import divisors
 from moectl.resources import fact
 from moectl.rules import (
@@ -32,9 +30,10 @@ from moectl.rules.maxtext_condition import Look, holds, legal, operand, subject
 from moectl.rules.maxtext_trainer import PRE_TRAINING, program, trainer
 from moectl.rules.maxtext_words import RUN_FILE, catalogue, field, real, typed, whole, write
 from moectl.rules.rule import Check, Fault, rules
+from moectl.values import Origin
 from moectl.workload import UNKNOWN, Workload
 
-__all__ = ["RULES", "check", "holds", "rows"]
+__all__ = ["RULES", "holds", "rows"]
 
 COMPILED = "requirements.json"
 FLAGS = "XLA_FLAGS"
@@ -325,12 +324,3 @@ def _declare() -> None:
 _declare()
 RULES.all.extend(rule for module in _ARITHMETIC for rule in module.RULES.all)
 RULES.all[:] = [replace(rule, check=partial(_of_pre_training, rule.check)) for rule in RULES.all]
-
-
-def check(job: Job) -> Iterator[Finding]:
-    """Yield a finding for every requirement the job does not meet."""
-    from moectl.resolve.of_job import workload_of  # noqa: PLC0415
-
-    workload = workload_of(job)
-    for rule in RULES.all:
-        yield from rule.findings(workload)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from moectl.findings import Finding, Severity
-from moectl.job import Job, Origin
+from moectl.values import Origin
 from moectl.workload import Workload
 
 Stage: TypeAlias = Literal["reads", "config", "later", "silent", "advice"]
@@ -44,7 +44,6 @@ class Fault:
 
 
 Check: TypeAlias = Callable[[Workload], Iterator[Fault]]
-JobCheck: TypeAlias = Callable[[Job], Iterator[Fault]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from moectl.job import Origin
 from moectl.resources import fact
 from moectl.rules.launching import SBATCH, SRUN, mode, option_text, place, spoken, steps
 from moectl.rules.rule import Fault, rules
 from moectl.settings.layout import count, gpu_count, gres_gpus, is_heterogeneous
+from moectl.values import Origin
 from moectl.workload import Option, Workload, last
 
 RULES = rules()

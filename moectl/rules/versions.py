@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from moectl.facts import images
 from moectl.facts.yaml_facts import read
-from moectl.job import Origin
 from moectl.rules.rule import Fault, rules
+from moectl.values import Origin
 from moectl.workload import Workload
 
 RULES = rules()
@@ -113,10 +113,10 @@ def _unfixed(w: Workload) -> Iterator[Fault]:
     stage="advice",
 )
 def _between(w: Workload) -> Iterator[Fault]:
-    from moectl.facts import versions  # noqa: PLC0415
-
     if w.image is None or w.image.date is None or _named(w) is None or w.image.probed:
         return
+    from moectl.facts import versions  # noqa: PLC0415
+
     chosen = versions.releases_for(w.image)
     if chosen.between:
         notes = [note for note in chosen.notes if " between " in note]
@@ -137,10 +137,10 @@ def _between(w: Workload) -> Iterator[Fault]:
     stage="advice",
 )
 def _outside(w: Workload) -> Iterator[Fault]:
-    from moectl.facts import versions  # noqa: PLC0415
-
     if w.image is None or w.image.date is None or _named(w) is None or w.image.probed:
         return
+    from moectl.facts import versions  # noqa: PLC0415
+
     notes = [n for n in versions.releases_for(w.image).notes if " than every catalogued " in n]
     if notes:
         yield Fault(FIELD, "; ".join(notes), first_origin_of(w))

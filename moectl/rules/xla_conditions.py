@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from moectl.job import Origin, Value
 from moectl.rules.xla_reading import (
     EffectiveFlags,
     Reading,
@@ -35,6 +34,7 @@ from moectl.rules.xla_reading import (
     named_image,
     reading,
 )
+from moectl.values import Origin, Value
 from moectl.workload import MARK, UNKNOWN, Step, Text, Workload
 
 FIELD: Final = "XLA_FLAGS"

@@ -8,14 +8,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from moectl.errors import LocalFilesError, SourceError, UnknownNameError
-from moectl.job import Hardware, Origin
+from moectl.errors import SourceError, UnknownNameError
 from moectl.resources import shipped
+from moectl.settings.bundle_names import LOCK
 from moectl.settings.flatten import flatten
 from moectl.settings.setting import Layer, Setting
-from moectl.settings.yaml_source import MAX_BYTES, Document, read_mapping
+from moectl.settings.text_file import read_text
+from moectl.settings.yaml_source import Document, read_mapping
+from moectl.values import Hardware, Origin
 
-LOCK_NAME = "moectl.lock.yaml"
+LOCK_NAME = LOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,30 +107,6 @@ def _shipped_preset(name: str) -> Preset:
         forms=data.get("forms", {}),
         for_hardware=data.get("for_hardware", {}),
     )
-
-
-def read_text(path: Path) -> str:
-    """Return a file of a person as text.
-
-    Raises:
-        LocalFilesError: it cannot be opened.
-        SourceError: it is not UTF-8 text, or too large to be one of ours.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            raise LocalFilesError(f"{path} is not a regular file")
-        with path.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:  # a name too long, or with a NUL character
-        why = error.strerror if isinstance(error, OSError) else error
-        raise LocalFilesError(f"{path}: {why or error}") from None
-    if len(raw) > MAX_BYTES:
-        raise SourceError(str(path), None, f"it is larger than {MAX_BYTES >> 20} MiB")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise SourceError(str(path), line, "it is not UTF-8 text") from None
 
 
 def run_file(path: Path) -> RunFile:

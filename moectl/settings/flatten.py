@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from moectl.errors import SeveralUsageErrors, UnknownNameError, UsageError, shown
-from moectl.job import Origin
 from moectl.settings.setting import Layer, Setting
 from moectl.spec.table import table
+from moectl.values import Origin
 
 Locate = Callable[[tuple[str, ...]], Origin]
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from moectl.facts.slurm_options import load as slurm
-from moectl.job import Origin, Value
+from moectl.values import Origin, Value
 from moectl.workload import MARK, UNKNOWN, Batch, Layout, Option, Step, Text
 
 LAUNCHER: Final = "srun"

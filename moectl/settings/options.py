@@ -7,11 +7,11 @@ from typing import Any
 
 from moectl.errors import UnknownNameError, UsageError, shown
 from moectl.facts.maxtext import Catalogue
-from moectl.job import Origin
 from moectl.settings.flatten import judge
 from moectl.settings.setting import Layer, Setting
 from moectl.settings.yaml_source import read_scalar
 from moectl.spec.table import table
+from moectl.values import Origin
 
 _SET = Origin("--set")
 _DECIDED_BEFORE = {"preset": "name the preset as the target of the command instead"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from moectl.job import Origin
+from moectl.values import Origin
 
 
 class Layer(IntEnum):

@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from moectl.errors import SourceError, shown
+from moectl.settings.text_file import MAX_BYTES
 
 Node: TypeAlias = Any  # yaml.nodes.Node, whose stubs lack `id`
 
-MAX_BYTES = 4 * 1024 * 1024
 MAX_NODES = 60_000
 MAX_DEPTH = 64
 _DIGITS = "[0-9]+(?:_[0-9]+)*"

@@ -6,18 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from moectl.job import (
-    Batch,
-    Cluster,
-    Container,
-    Degree,
-    Hardware,
-    Image,
-    Job,
-    Mesh,
-    Origin,
-    Value,
-)
+from moectl.job import Batch, Cluster, Container, Degree, Job, Mesh
+from moectl.values import Hardware, Image, Origin, Value
 
 PRESET = Origin("preset deepseek3-671b")
 BAKED = Origin("baked into the image ghcr.io/nvidia/jax:maxtext-2026-09-09")

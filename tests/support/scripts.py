@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from moectl.findings import Finding
-from moectl.job import Hardware, Origin, Value
 from moectl.rules.rule import Rules
 from moectl.settings.layout import script_layout
 from moectl.settings.shell import maxtext_commands, read_script
+from moectl.values import Hardware, Origin, Value
 from moectl.workload import UNKNOWN, Layout, Workload
 
 NAME = "job $(touch /tmp/never).sh"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from moectl.job import Origin
 from moectl.settings.shell.options import tail
 from moectl.settings.shell.others import opened, reading, source_of
 from moectl.settings.shell.paths import script_key
@@ -15,6 +14,7 @@ from moectl.settings.shell.slips import expanded_name, not_names
 from moectl.settings.shell.source import Source, cut, unknown
 from moectl.settings.shell.state import State, Variable
 from moectl.settings.shell.syntax import Assignment, Redirect, Simple
+from moectl.values import Origin
 from moectl.workload import MARK, Piece, Text
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from moectl.findings import Finding
-from moectl.job import Origin
 from moectl.settings.shell.maxtext import maxtext_commands
 from moectl.settings.shell.modules import ARGUMENTS, BRANCHES
 from moectl.settings.shell.worlds import CERTAIN, World, defaults_of
+from moectl.values import Origin
 from moectl.workload import Piece, Step, Text
 
 _TOKEN = re.compile(r"\S+")

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from moectl.facts.launchers import load as launchers
-from moectl.job import Origin
 from moectl.settings.shell.modules import meant
 from moectl.settings.shell.wrappers import program_of, python_words, started_in, unwrapped
+from moectl.values import Origin
 from moectl.workload import Step, Text
 
 

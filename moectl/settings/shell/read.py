@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from moectl.facts.launchers import load as launchers
-from moectl.job import Origin
 from moectl.settings.shell.directives import directives, stray
 from moectl.settings.shell.doubts import Doubts, doubted
 from moectl.settings.shell.environments import exported
@@ -16,6 +15,7 @@ from moectl.settings.shell.slips import unexported as unexported_settings
 from moectl.settings.shell.source import Source
 from moectl.settings.shell.state import Budget, ReadingStopped, State, Variable
 from moectl.settings.shell.worlds import CERTAIN, Notes, ShellFault, World
+from moectl.values import Origin
 from moectl.workload import Batch, Option, Step, Text
 
 __all__ = ["Reading", "Script", "UnreadRest", "read", "read_script", "stray_directives"]

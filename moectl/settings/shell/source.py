@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from moectl.job import Origin
+from moectl.values import Origin
 from moectl.workload import MARK, Piece, Text
 
 

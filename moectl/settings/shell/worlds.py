@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from moectl.job import Origin
+from moectl.values import Origin
 from moectl.workload import Piece, Text
 
 MAX_BRANCHES = 4

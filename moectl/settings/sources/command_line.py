@@ -16,9 +16,9 @@ from typing import Any, Final
 from moectl.errors import SourceError, shown
 from moectl.facts.maxtext import Catalogue
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.settings.sources.source import finding
 from moectl.settings.yaml_source import read_scalar
+from moectl.values import Origin, Value
 from moectl.workload import MARK, UNKNOWN, Text
 
 LAYER: Final = "command line"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from moectl.facts.maxtext import Catalogue
 from moectl.findings import Finding
-from moectl.job import Value
 from moectl.settings.sources.command_line import LAYER, read_arguments
 from moectl.settings.sources.maxtext_variables import read_variables
 from moectl.settings.sources.maxtext_yaml import (
@@ -21,6 +20,7 @@ from moectl.settings.sources.maxtext_yaml import (
     read_config,
 )
 from moectl.settings.sources.source import MAX_PARTS, Open, Part, split_flags, unjudged
+from moectl.values import Value
 from moectl.workload import MARK, UNKNOWN, Batch, Layout, Step, Text
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def _outer(start: MaxTextStart) -> Step:
 
 
 def _whole(batch: Batch, name: str, kind: str) -> Part:
-    from moectl.job import Origin  # noqa: PLC0415
+    from moectl.values import Origin  # noqa: PLC0415
 
     launched = next((step for step in batch.steps if step.program in _LAUNCHERS), None)
     environment, flags = split_flags((launched or batch).environment)

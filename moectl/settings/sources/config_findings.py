@@ -7,11 +7,11 @@ from typing import Any, Final
 from moectl.errors import shown
 from moectl.facts.maxtext import Catalogue
 from moectl.findings import Finding
-from moectl.job import Origin
 from moectl.settings.sources.nesting import flat_keys
 from moectl.settings.sources.source import finding
 from moectl.settings.sources.templated import Plain
 from moectl.settings.sources.yaml_loose import Trouble
+from moectl.values import Origin
 
 LAYER: Final = "MaxText config"
 _CODES: Final = {

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moectl.job import Origin
 from moectl.settings.sources.config_maps import Maps, from_key, from_maps
 from moectl.settings.sources.manifest import Reading, scalar_pieces
 from moectl.settings.sources.pods import Path, entries
+from moectl.values import Origin
 from moectl.workload import MARK, Piece, Text
 
 REFERENCE: Final = re.compile(r"\$\$|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moectl.job import Origin
+from moectl.values import Origin
 from moectl.workload import Piece, Text
 
 LAYER: Final = "XLA_FLAGS"

@@ -9,12 +9,12 @@ from typing import Any, Final, TypeVar
 from moectl.errors import shown
 from moectl.facts.yaml_facts import read as read_fact
 from moectl.findings import Finding
-from moectl.job import Origin
 from moectl.settings.sources.scalars import placed_scalar
 from moectl.settings.sources.source import MAX_PARTS, finding, unjudged
 from moectl.settings.sources.templated import HOLE, Plain, make_plain
 from moectl.settings.sources.yaml_loose import LooseDocument, Scalar, Trouble, read_documents
 from moectl.settings.yaml_source import Place
+from moectl.values import Origin
 from moectl.workload import MARK, Manifest, Piece
 
 LAYER: Final = "manifest"

@@ -12,9 +12,9 @@ from typing import Any, Final
 from moectl.errors import shown
 from moectl.facts.maxtext import Catalogue
 from moectl.findings import Finding
-from moectl.job import Value
 from moectl.settings.sources.belongs import near_key
 from moectl.settings.sources.source import finding
+from moectl.values import Value
 from moectl.workload import UNKNOWN, Text
 
 PREFIX: Final = "M_"

@@ -15,7 +15,6 @@ from moectl.errors import shown
 from moectl.facts.maxtext import Catalogue
 from moectl.facts.yaml_facts import read as read_fact
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.settings.sources.config_findings import (
     LAYER,
     of_section,
@@ -26,6 +25,7 @@ from moectl.settings.sources.nesting import flat_keys, sections
 from moectl.settings.sources.source import Open, Written, finding
 from moectl.settings.sources.templated import HOLE, Plain, make_plain
 from moectl.settings.sources.yaml_loose import LooseDocument, read_documents
+from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN
 
 BASE: Final = "base.yml"

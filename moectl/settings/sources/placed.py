@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, Final, TypeVar, cast
 
 from moectl.findings import Finding
-from moectl.job import Origin
+from moectl.values import Origin
 from moectl.workload import MARK, Manifest, Piece
 
 T = TypeVar("T")

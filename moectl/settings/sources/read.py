@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from moectl.errors import SourceError, shown
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.settings.sources.detect import detect
 from moectl.settings.sources.source import Open, Part, Source, finding, split_flags
-from moectl.settings.yaml_source import MAX_BYTES
+from moectl.settings.text_file import MAX_BYTES
+from moectl.values import Origin, Value
 
 if TYPE_CHECKING:
     from moectl.settings.shell import World

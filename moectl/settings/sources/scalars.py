@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from moectl.job import Origin
 from moectl.settings.sources.templated import HOLE
+from moectl.values import Origin
 from moectl.workload import MARK, Piece
 
 _ESCAPES: Final = {

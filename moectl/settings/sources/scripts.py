@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from moectl.errors import shown
 from moectl.facts.maxtext import Catalogue
 from moectl.findings import Finding
-from moectl.job import Origin
 from moectl.settings.sources.commands import parts_of_script
 from moectl.settings.sources.detect import is_shell
 from moectl.settings.sources.source import Open, Part, finding
+from moectl.values import Origin
 from moectl.workload import Batch, Step
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from moectl.errors import shown
 from moectl.findings import Finding, Severity
-from moectl.job import Origin, Value
+from moectl.values import Origin, Value
 from moectl.workload import Batch, Layout, Manifest, Step, Text
 
 if TYPE_CHECKING:

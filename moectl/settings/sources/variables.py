@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from moectl.job import Origin
+from moectl.values import Origin
 from moectl.workload import MARK, Piece, Text
 
 LAYER: Final = "variables"

@@ -10,7 +10,6 @@ from typing import Any, Final
 from moectl.errors import shown
 from moectl.facts.maxtext import Catalogue
 from moectl.findings import Finding
-from moectl.job import Origin, Value
 from moectl.settings.sources.config_maps import Item, config_maps
 from moectl.settings.sources.container_parts import KIND, Files, Found, parts_of_container
 from moectl.settings.sources.detect import detect
@@ -20,6 +19,7 @@ from moectl.settings.sources.placed import Mover
 from moectl.settings.sources.pods import Pod, gpus, jobs, known, mapping, pods
 from moectl.settings.sources.scripts import read_script
 from moectl.settings.sources.source import MAX_PARTS, Open, Part, finding, unjudged
+from moectl.values import Origin, Value
 from moectl.workload import MARK, UNKNOWN, Layout, Manifest
 
 _COORDINATORS: Final = ("JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_IP")
