@@ -15,12 +15,10 @@ from moectl.facts.yaml_facts import read
 from moectl.findings import Finding
 from moectl.resolve.derived import derived
 from moectl.resolve.effective import effective
-from moectl.resources import fact
 from moectl.rules.maxtext_condition import holds
 from moectl.rules.maxtext_verdict import workload as maxtext_workload
-from moectl.rules.requirements import COMPILED, rows
 from moectl.rules.requirements import RULES as DECLARED
-from moectl.rules.requirements_build import compiled
+from moectl.rules.requirements import rows
 from moectl.spec.table import table
 from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN, Text, Workload
@@ -149,11 +147,6 @@ def test_a_rule_without_the_block_is_silent() -> None:
     assert found(BLOCK, ["te_moe_block=false", "sparse_matmul=false"], "TE101") == []
 
 
-def test_the_compiled_table_is_the_table_that_people_edit() -> None:
-    assert fact("requirements.json").read_text("utf-8") == compiled()
-    assert rows() == read("requirements.yaml")["rules"]
-
-
 def test_every_row_becomes_one_rule_with_its_words() -> None:
     declared = {rule.code: rule for rule in DECLARED.all}
     assert len(declared) == len(DECLARED.all)
@@ -239,7 +232,7 @@ def assigned(row: Mapping[str, Any], broken: str) -> dict[str, Any]:
     return values
 
 
-DERIVED = json.loads(fact(COMPILED).read_text("utf-8"))["derived"]
+DERIVED = read("requirements.yaml")["derived"]
 
 
 def test_a_finding_names_a_key_that_one_can_type() -> None:

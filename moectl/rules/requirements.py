@@ -1,21 +1,19 @@
 """Every rule between MaxText's keys; most are rows of a table: when these keys, then those keys.
 
-The table is `facts/data/requirements.yaml`. What is read at run time is `requirements.json`,
-which `moectl.rules.requirements_build` makes of it; a test holds the two together.
+The table is `facts/data/requirements.yaml`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from math import gcd
 from typing import Any
 
 from moectl.errors import nearest
+from moectl.facts.yaml_facts import read
 from moectl.mesh import divisors
-from moectl.resources import fact
 from moectl.rules import (
     maxtext_attention,
     maxtext_block,
@@ -35,7 +33,7 @@ from moectl.workload import UNKNOWN, Workload
 
 __all__ = ["RULES", "holds", "rows"]
 
-COMPILED = "requirements.json"
+TABLE = "requirements.yaml"
 FLAGS = "XLA_FLAGS"
 _STAGES = {
     "config": "MaxText refuses it",
@@ -59,13 +57,7 @@ _ARITHMETIC = (
 
 def rows() -> list[dict[str, Any]]:
     """Return the rows of the table."""
-    found: list[dict[str, Any]] = _document()["rules"]
-    return found
-
-
-@cache
-def _document() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(fact(COMPILED).read_text("utf-8"))
+    found: list[dict[str, Any]] = read(TABLE)["rules"]
     return found
 
 
@@ -134,7 +126,7 @@ def _fault(row: Mapping[str, Any], w: Workload, key: str, want: Any, look: Look)
 
 def _owner(name: str) -> str:
     """Return the key to change for a name: itself, or the key that MaxText derives it from."""
-    found: str = _document()["derived"].get(name, name)
+    found: str = read(TABLE)["derived"].get(name, name)
     return found
 
 
