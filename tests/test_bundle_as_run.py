@@ -57,5 +57,7 @@ def test_the_record_says_what_ran(tmp_path: Path) -> None:
     assert record["image"] == "x#y"
     assert record["withheld"] == ["HF_TOKEN"]
     assert record["packages"]["pytest"]
-    assert set(record["files"]) == {"config.yml", "launch.sbatch", "placement.py", "rank.sh"}
+    assert set(record["files"]) == {
+        "config.yml", "launch.sbatch", "placement.py", "rank.sh", "watchdog.py",
+    }  # fmt: skip
     assert sorted(path.name for path in logs.iterdir()) == ["as-run.json", "nodes"]
