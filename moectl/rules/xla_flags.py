@@ -100,7 +100,8 @@ def went_away(w: Workload) -> Iterator[Fault]:
         row = gone(token.name)
         known = xla.in_releases(token.name)
         last = known[-1] if known else (row.last if row else "")
-        since = f"; jaxlib {last} was the last to know it" if last else ", nor does any catalogued"
+        nobody = ", nor does any catalogued release"
+        since = f"; jaxlib {last} was the last to know it" if last else nobody
         message = f"jaxlib {refusal.release} does not know --{token.name}{since}"
         yield _fault_at(w, read, refusal, message, row.advice if row else "delete it")
 
