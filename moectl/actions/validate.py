@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from moectl.actions.paths import STANDARD_INPUT, is_plain_folder, meant
+from moectl.checked import Checked, Report
 from moectl.errors import LocalFilesError, MoectlError, SourceError
 from moectl.findings import Finding
 from moectl.given import Given
@@ -31,38 +32,6 @@ MARKER = "moectl:"  # no suppression stands in a file without it
 # A pool of processes costs more than it brings for fewer files.
 FEW = 64
 FLAGS = "--xla-flags"
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """One thing that was checked.
-
-    Attributes:
-        name: as it was named: a path, "-" or "--xla-flags".
-        kind: what it was taken for.
-        text: its content, for showing lines; empty where nothing was found.
-        told: what could not be read, or was taken for granted, one sentence each.
-    """
-
-    name: str
-    kind: str
-    text: str = ""
-    told: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What was found.
-
-    Attributes:
-        findings: by file in the order given, line, column and code; suppressed ones left out.
-        checked: what was looked at.
-        suppressed: how many findings a comment in a file took away.
-    """
-
-    findings: tuple[Finding, ...]
-    checked: tuple[Checked, ...]
-    suppressed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from moectl.given import Given
 from moectl.reports import Look, failed, rendered
 
 if TYPE_CHECKING:
-    from moectl.actions.validate import Report
+    from moectl.checked import Report
     from moectl.fixes import Fixes
 
 _COUNTS = {"gpus": "GPUs, e.g. 128", "gpus_per_node": "GPUs a node, e.g. 8"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from moectl.actions.validate import Report
+    from moectl.checked import Report
     from moectl.rules.rule import Rule
 
 FORMATS = ("text", "json", "github", "sarif", "junit")

@@ -11,7 +11,7 @@ from moectl.reports.lines import Texts
 from moectl.reports.text import sentence, summary
 
 if TYPE_CHECKING:
-    from moectl.actions.validate import Report
+    from moectl.checked import Report
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from moectl.findings import Finding
 
 if TYPE_CHECKING:
-    from moectl.actions.validate import Report
+    from moectl.checked import Report
 
 FIELDS = ("code", "severity", "field", "message", "hint", "file", "line", "column")
 

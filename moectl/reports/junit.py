@@ -14,7 +14,7 @@ from moectl.reports.escape import printable, printable_lines
 from moectl.reports.text import block, counted
 
 if TYPE_CHECKING:
-    from moectl.actions.validate import Report
+    from moectl.checked import Report
 
 _SUITE = "moectl validate"
 _EPOCH = "1970-01-01T00:00:00"

@@ -9,7 +9,7 @@ from moectl.reports.escape import printable
 from moectl.settings.bundle_names import LOCK
 
 if TYPE_CHECKING:
-    from moectl.actions.validate import Checked
+    from moectl.checked import Checked
 
 TAB = "    "
 WIDTH = 110

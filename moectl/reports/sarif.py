@@ -17,7 +17,7 @@ from moectl.rules.rule import STAGES
 from moectl.version import __version__
 
 if TYPE_CHECKING:
-    from moectl.actions.validate import Checked, Report
+    from moectl.checked import Checked, Report
     from moectl.rules.rule import Rule
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

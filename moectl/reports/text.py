@@ -10,7 +10,7 @@ from moectl.reports.escape import printable
 from moectl.reports.lines import Texts, caret
 
 if TYPE_CHECKING:
-    from moectl.actions.validate import Checked, Report
+    from moectl.checked import Checked, Report
 
 # Written by hand: rich takes longer to import than a whole check takes.
 _COLOURS: dict[str, str] = {"error": "1;31", "warning": "1;33", "note": "1;36"}
