@@ -79,7 +79,7 @@ def test_a_count_of_slices_that_is_not_the_meshs_is_refused(
     words = ["render", "mixtral-8x7b", "--gpus", "64", "--format", "json", "--set", "num_slices=4"]
     assert main(words) == 1
     codes = [finding["code"] for finding in json.loads(capsys.readouterr().out)["findings"]]
-    assert "MESH105" in codes
+    assert "MESH114" in codes
 
 
 def test_the_batch_remembers_whom_it_overrode() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moectl.actions.validate import validate
 from moectl.facts.environment import load
 from moectl.findings import Finding
 from moectl.rules import environment
@@ -273,3 +275,14 @@ def test_no_text_breaks_a_rule(variables: dict[str, str]) -> None:
 def test_a_file_of_variables_counts_its_nodes_itself(count: str, severity: str | None) -> None:
     w = workload({INTERFACE: "lo", "NNODES": count}, kind="variables")
     assert worse(w).get("ENV110") == severity
+
+
+def test_a_name_that_the_file_itself_reads_is_no_slip(tmp_path: Path) -> None:
+    def said(text: str) -> set[str]:
+        (tmp_path / "job.sh").write_text(text)
+        return {finding.code for finding in validate([str(tmp_path / "job.sh")]).findings}
+
+    slip = "export JAX_COORDINATOR_HOST=a\nsrun true\n"
+    assert "ENV105" in said(slip)
+    reads = "export JAX_COORDINATOR_ADDRESS=${JAX_COORDINATOR_HOST}:1\n"
+    assert "ENV105" not in said(slip + reads)

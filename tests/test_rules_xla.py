@@ -483,3 +483,22 @@ def test_rules_are_quick_once_the_catalogue_is_loaded() -> None:
         found(w)
     assert (time.process_time() - begin) / len(loads) < 0.01
     assert xla.load("0.12.0.1").has(LEVEL)
+
+
+def test_an_image_of_a_month_is_judged_by_its_month() -> None:
+    def of(tag: str) -> Workload:
+        the_image = images.image(f"nvcr.io/nvidia/jax:{tag}")
+        return with_image("--xla_gpu_enable_split_k_autotuning=true", the_image)
+
+    assert of("26.11-py3").jaxlib == "0.12.0.1"
+    assert one(of("26.11-py3"), "XLA202").severity == "error"
+    older = of("25.04-maxtext-py3")
+    assert (older.jaxlib, codes(older, "error")) == ("0.8.3", set())
+    assert images.image("nvcr.io/nvidia/jax:26.13-py3").date is None
+    assert images.image("example.com/jax:26.04-py3").date is None
+
+
+def test_what_an_image_older_than_every_catalogue_refuses_is_not_certain() -> None:
+    finding = one(with_image(f"{LHS} --xla_gpu_nothing=1", image("2025-03-01")), "XLA201")
+    assert finding.severity == "warning"
+    assert "older than every catalogued jaxlib" in finding.message

@@ -80,7 +80,7 @@ def test_every_fault_of_a_profile_is_told_at_once(tmp_path: Path) -> None:
         "usable_nodes: 0", "spare_nodes: -1", "node_architecture: arm64", "image: 'a b'",
         "image: ./x.sqsh", "image_folder: images", "image_folder: '/a,b'", "image_folder: '/a:b'",
         "runs_folder: runs", "socket_interfaces: eth0", "ib_hcas: [1]", "gpu_hours_limit: 0",
-        "compile_limit: 0", "step_limit: 1.5", "runtime: docker",
+        "compile_limit: -1", "step_limit: 1.5", "runtime: docker",
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_refused_with_its_line(text: str, tmp_path: Path) -> None:

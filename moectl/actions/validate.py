@@ -132,8 +132,11 @@ def _judged(name: str, text: str, the_basis: Basis, *, searched: bool = False) -
 
     kind = "flags" if name == FLAGS else detect(name, text)
     told: tuple[str, ...] = ()
+    found: list[Finding] = []
     try:
-        if kind in {"run file", "preset", "cluster profile"}:
+        if kind == "preset":
+            told = ("a preset of moectl; its form is what `moectl schema preset` says",)
+        elif kind in {"run file", "cluster profile"}:
             found = _run_file(name, kind, the_basis.given)
         else:
             kind, found, told = _foreign(name, kind, text, the_basis, searched=searched)

@@ -33,7 +33,7 @@ def image(
     """
     name, _, inline = reference.partition("@")
     found = _entry(name)
-    nearest = found["nearest"] if found else read("images.yaml")["unknown"]
+    nearest = found["nearest"] if found else _nearest(_date(name))
     return Image(
         reference=name,
         digest=digest or inline,
@@ -80,9 +80,29 @@ def _entry(name: str) -> dict[str, Any] | None:
     return None
 
 
+def _nearest(date: str | None) -> dict[str, str]:
+    """Return the releases that stand for an image of no catalogued repository, by its date."""
+    table = read("images.yaml")
+    rows = table["images"]
+    found: dict[str, str] = table["unknown"]
+    if date is not None:
+        found = next((row for row in rows if row["since"] <= date), rows[-1])["nearest"]
+    return found
+
+
 def _date(name: str) -> str | None:
-    """Return the YYYY-MM-DD at the end of a tag, or None."""
-    tail = name.rpartition(":")[2][-10:]
+    """Return the YYYY-MM-DD at the end of a tag, or None.
+
+    A tag that names a month, as NVIDIA's YY.MM, is of its first day.
+    """
+    repository, _, tag = name.rpartition(":")
+    tail = tag[-10:]
     parts = tail.split("-")
     lengths = [len(part) for part in parts if part.isdigit()]
-    return tail if lengths == [4, 2, 2] and len(parts) == 3 else None
+    if lengths == [4, 2, 2] and len(parts) == 3:
+        return tail
+    year, dot, month = tag.partition("-")[0].partition(".")
+    monthly = repository.replace("#", "/") in read("images.yaml")["monthly"]
+    if not (monthly and dot and len(year) == len(month) == 2 and (year + month).isdigit()):
+        return None
+    return f"20{year}-{month}-01" if 1 <= int(month) <= 12 else None

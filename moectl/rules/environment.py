@@ -204,8 +204,17 @@ def misspelt(w: Workload) -> Iterator[Fault]:
     """A name one or two letters off."""
     catalogue = load()
     for name, text in w.environment.items():
-        if meant := catalogue.misspelt(name):
+        if (meant := catalogue.misspelt(name)) and not _read_by_the_file(w, name):
             yield Fault(name, f"no program reads {name}", text.origin, f"did you mean {meant}?")
+
+
+def _read_by_the_file(w: Workload, name: str) -> bool:
+    """Whether the script or the manifest itself uses a variable."""
+    uses = (f"${name}", f"${{{name}", f"$({name})")
+    texts = [w.batch.text] if w.batch is not None else []
+    if w.manifest is not None:
+        texts.append(str(w.manifest.data))
+    return any(use in text for use in uses for text in texts)
 
 
 _PLACEHOLDERS: Final = ("<", ">", "your", "xxx", "***", "...", "changeme", "replace", "todo", "{")

@@ -12,6 +12,7 @@ from moectl.rules.kubernetes_read import (
     first,
     jobs_of,
     pods_of,
+    says_nothing,
     scheduled_together,
     trains,
 )
@@ -171,7 +172,7 @@ def gang(w: Workload) -> Iterator[Fault]:
     of_them = [
         pod for pod in pods(manifest) if pod.job is not None and "replicatedJobs" in pod.job.path
     ]
-    if not any(map(trains, of_them)):
+    if not any(trains(pod) or says_nothing(pod) for pod in of_them):
         return  # half of a job without GPUs holds nothing that another job waits for
     counts = [pod.count for pod in of_them]
     if not found or UNKNOWN in counts or sum(filter(None, counts)) < 2:

@@ -75,6 +75,16 @@ def trains(pod: Pod) -> bool:
     return any(gpus(container) not in {None, 0} for _, container in pod.containers)
 
 
+def says_nothing(pod: Pod) -> bool:
+    """Whether a pod that runs JAX says nothing of resources, so that it may well have GPUs."""
+    words = facts()["training_images"]
+    return all("resources" not in container for _, container in pod.containers) and any(
+        word in str(container.get("image", "")).lower()
+        for _, container in pod.containers
+        for word in words
+    )
+
+
 def scheduled_together(manifest: Manifest) -> bool:
     """Whether a queue's topology, a pod group or another scheduler keeps all pods together."""
     topology = set(facts()["topology_annotations"])

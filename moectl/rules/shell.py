@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from moectl.errors import shown
 from moectl.rules.launching import SRUN, steps
 from moectl.rules.rule import Fault, rules
+from moectl.settings.sources.manifest import is_template
 from moectl.workload import MARK, Step, Text, Workload
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def _found(w: Workload, *kinds: str) -> Iterator[ShellFault]:
     """Yield the faults of some kinds in the script a workload stands in."""
     from moectl.settings.shell import Script  # noqa: PLC0415 - only scripts pay
 
+    if w.manifest is not None and is_template(w.manifest):
+        return  # lines of the template's own stand between the script's, and go
     if isinstance(w.batch, Script):
         yield from (fault for fault in w.batch.faults if fault.kind in kinds)
 

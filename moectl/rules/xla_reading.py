@@ -107,10 +107,13 @@ class Judges:
     Attributes:
         catalogues: one when the release is known; two when the image's date lies between two.
         why: how the releases were chosen, for a message; empty when there is one.
+        doubtful: whether the release that is meant is older than every catalogued one, so that
+            nothing it refuses is certain.
     """
 
     catalogues: tuple[XlaCatalogue, ...]
     why: str = ""
+    doubtful: bool = False
 
     @property
     def first(self) -> XlaCatalogue:
@@ -146,6 +149,9 @@ def _judges(release: str, date: str | None, reference: str) -> Judges:
     if date is not None:
         between = images.neighbours("jaxlib", date)
         nearest = images.image(reference).jaxlib
+        if release == nearest and between[0] is None:
+            why = f"{reference} is older than every catalogued jaxlib"
+            return Judges((xla.load(release),), why, doubtful=True)
         if release == nearest and release in between and None not in between:
             other = next((name for name in between if name not in {release, None}), release)
             why = f"the date of {reference} lies between jaxlib {between[0]} and {between[1]}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -79,7 +79,10 @@ def _all_refusals(read: Reading, chosen: Judges) -> tuple[Refusal, ...]:
         for token in read.kept
         if token not in tokens and token.offset not in handled
     )
-    return _cached((*tokens, *named), tuple(c.release for c in chosen.catalogues))
+    found = _cached((*tokens, *named), tuple(c.release for c in chosen.catalogues))
+    if not chosen.doubtful:
+        return found
+    return tuple(replace(one, severity="warning", doubt=chosen.why) for one in found)
 
 
 def _refusal(token: FlagToken, catalogues: list[XlaCatalogue]) -> Refusal | None:

@@ -25,7 +25,7 @@ PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "scontrol", "gcc"
 ACCOUNTING = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
 ADMIN_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 STUB = Path(__file__).with_name("pyxis_stub.c")
-LIVE = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED"}
+LIVE = {"PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "STAGE_OUT", "COMPLETING", "SUSPENDED"}
 
 
 def missing(*, accounting: bool = False) -> str:
