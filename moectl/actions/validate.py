@@ -79,7 +79,33 @@ def outcomes_of(paths: Sequence[str], given: Given) -> Iterator[Outcome]:
     judge = partial(outcome_of, the_basis=the_basis, named=named)
     judge(names[0])  # what is imported and read once is shared by the forks
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        yield from pool.map(judge, names, chunksize=16)
+        known: dict[object, Any] = {}
+        for outcome in pool.map(judge, names, chunksize=16):
+            yield _shared(outcome, known)
+
+
+def _shared(outcome: Outcome, known: dict[object, Any]) -> Outcome:
+    """Return an outcome whose words are held once, though every process sent its own."""
+
+    def once(value: Any) -> Any:
+        return known.setdefault(value, value)
+
+    findings = tuple(
+        replace(
+            finding,
+            code=once(finding.code),
+            severity=once(finding.severity),
+            field=once(finding.field),
+            message=once(finding.message),
+            hint=once(finding.hint),
+            accepted=once(finding.accepted),
+            file=once(finding.file),
+        )
+        for finding in outcome.findings
+    )
+    checked = outcome.checked
+    checked = replace(checked, kind=once(checked.kind), told=once(checked.told))
+    return replace(outcome, checked=checked, findings=findings)
 
 
 def outcome_of(name: str, the_basis: Basis, named: AbstractSet[str] | None = None) -> Outcome:
