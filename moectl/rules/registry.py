@@ -26,19 +26,27 @@ class Group:
     wanted: Callable[[Workload], bool]
 
 
+# How processes start, and how the keys were written, is moectl's own doing in a job.
+_JOB = "run file"
+
+
+def _is_foreign(w: Workload) -> bool:
+    return w.kind != _JOB
+
+
 def _has_processes(w: Workload) -> bool:
     return w.batch is not None or w.manifest is not None or bool(w.environment)
 
 
 GROUPS = (
     Group(("rules.reading", "suppress"), lambda w: False),  # noqa: ARG005 - found elsewhere
-    Group(("rules.yaml_traps",), lambda w: bool(w.config or w.arguments)),
+    Group(("rules.yaml_traps",), lambda w: _is_foreign(w) and bool(w.config or w.arguments)),
     Group(
         ("rules.maxtext_keys", "rules.requirements", "rules.storage", "rules.layout"),
         lambda w: w.is_maxtext,
     ),
     Group(("rules.memory",), lambda w: w.is_maxtext),
-    Group(("rules.processes", "rules.rendezvous"), _has_processes),
+    Group(("rules.processes", "rules.rendezvous"), lambda w: _is_foreign(w) and _has_processes(w)),
     Group(("rules.slurm", "rules.containers", "rules.shell"), lambda w: w.batch is not None),
     Group(
         (
