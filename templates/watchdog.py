@@ -263,18 +263,19 @@ class Watch:
 
 
 def alike(stacks: Any) -> Any:
-    """Return frames to the ranks that stand there."""
+    """Return frames to the ranks that stand there, on whichever lines of the same functions."""
     groups: Any = {}
     for rank, frames in stacks.items():
-        groups.setdefault(tuple(frames), []).append(rank)
-    return groups
+        place = tuple(re.sub(r", line \d+", "", frame) for frame in frames)
+        groups.setdefault(place, (frames, []))[1].append(rank)
+    return list(groups.values())
 
 
 def odd_one(stacks: Any) -> Any:
     """Return (rank, its frames) when a few processes stand elsewhere than most, else None."""
-    groups = alike(stacks)
-    largest = max(groups.values(), key=len, default=[])
-    rest = sorted(rank for ranks in groups.values() if ranks is not largest for rank in ranks)
+    groups = [ranks for _, ranks in alike(stacks)]
+    largest = max(groups, key=len, default=[])
+    rest = sorted(rank for ranks in groups if ranks is not largest for rank in ranks)
     return (rest[0], stacks[rest[0]]) if rest and len(largest) > len(rest) else None
 
 
@@ -338,7 +339,7 @@ def end(watch: Watch, parent: int, record: Any) -> None:
         if ours:
             claim(watch.folder, record, anew=True)
     record["main_threads"] = [
-        {"ranks": ranks, "frames": frames[:12]} for frames, ranks in alike(stacks).items()
+        {"ranks": ranks, "frames": frames[:12]} for frames, ranks in alike(stacks)
     ]
     with contextlib.suppress(OSError):
         write(watch.folder, record)
@@ -368,11 +369,15 @@ def abort(watch: Watch, parent: int) -> Any:
             check=False,
         )
     deadline = time.monotonic() + watch.options.stacks
-    while time.monotonic() < deadline and children(parent, "srun"):
-        if len(watch.stacks()) == len(watch.ranks):
+    before: Any = None
+    found = watch.stacks()
+    # A stack is whole when nothing was added to it since the last look.
+    while found != before or len(found) < len(watch.ranks):
+        if time.monotonic() >= deadline or not children(parent, "srun"):
             break
         time.sleep(0.5)
-    return watch.stacks()
+        before, found = found, watch.stacks()
+    return found
 
 
 def leave(*_: Any) -> None:

@@ -233,6 +233,7 @@ def test_an_echo_of_the_configuration_is_no_fatal_text(logs: Logs) -> None:
         ({0: ["b"], 1: ["a"], 2: ["a"], 3: ["a"]}, 0),
         ({0: ["a"], 1: ["a"], 2: ["b"], 3: ["c"]}, None),
         ({0: ["a"], 1: ["a"], 2: ["a"], 3: ["c"], 4: ["b"]}, 3),
+        ({0: ["a.py, line 3 in f"], 1: ["a.py, line 4 in f"], 2: ["a.py, line 9 in g"]}, 2),
     ],
 )
 def test_the_odd_one_is_a_process_that_stands_elsewhere_than_most(

@@ -48,7 +48,9 @@ class Site:
         """Submit a bundle whose watchdog has other limits than a real one has."""
         job = self.job()
         script = launch_script(job)
-        fast = {"every": "0.3", "start": "60", "step": "4", "grace": "2", "end": "4", "stacks": "3"}
+        fast = {"every": "0.3", "start": "60", "step": "6", "grace": "2", "end": "6"}
+        # The stacks are waited for no longer than they take.
+        fast["stacks"] = "30"
         for name, value in (fast | dict(words)).items():
             script, count = re.subn(rf"--{name}=\S+", f"--{name}={value}", script)
             assert count == 1
@@ -116,7 +118,7 @@ hang()
     bundle = tmp_path / "b"
     finished = site.run(bundle, behaviour)
     assert (finished.state, finished.exit_code) == ("FAILED", 124), finished.output
-    assert "a step did not come in 4 s" in finished.output
+    assert "a step did not come in 6 s" in finished.output
     assert "rank 3 on gpu001" in finished.output
     assert "failed first" not in finished.output
     said = verdict(bundle, finished)
@@ -175,7 +177,7 @@ for number in (signal.SIGABRT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
 step(0)
 hang()
 """
-    finished = site.run(tmp_path / "b", behaviour, step="3")
+    finished = site.run(tmp_path / "b", behaviour, step="3", stacks="3")
     assert (finished.state, finished.exit_code) == ("FAILED", 124), finished.output
     assert verdict(tmp_path / "b", finished)["stacks"] == []
 
