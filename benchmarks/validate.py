@@ -41,6 +41,14 @@ batch: {{per_device: {batch}}}
 environment: {{NCCL_DEBUG: WARN, TAG: "{number}"}}
 training: {{steps: {steps}}}
 """
+# Three faults a file, each with words of its own.
+FAULTY = """\
+base_config: base.yml
+hardware: gpu_multiprocess
+steps_{number}: 1
+scan_layers: 'no {number}'
+ici_fsdp_parallelsim: {number}
+"""
 COUNTS = (64, 128, 256, 512)
 
 
@@ -57,6 +65,15 @@ def written(folder: Path, count: int) -> Path:
             steps=10 + number,
         )
         (place / f"run-{number}.yaml").write_text(text, "utf-8")
+    return place
+
+
+def faulty(folder: Path, count: int) -> Path:
+    """Write that many configs with faults, no two alike, and return their folder."""
+    place = folder / f"faulty-{count}"
+    place.mkdir()
+    for number in range(count):
+        (place / f"config-{number}.yml").write_text(FAULTY.format(number=number), "utf-8")
     return place
 
 
@@ -85,10 +102,15 @@ def benchmark(options: argparse.Namespace, folder: Path) -> str:
         name = f"validate {count} run files"
         words = [*moectl, "validate", str(written(folder, count)), "--quiet"]
         subjects.append((Subject(name, words), 1))
+    for count in (options.files, options.many):
+        words = [*moectl, "validate", str(faulty(folder, count)), "--quiet"]
+        subjects.append((Subject(f"validate {count} faulty configs", words, code=1), 1))
     measure(subjects, folder, tell)
     measured = {subject.name: subject for subject, _ in subjects}
     many = measured[f"validate {options.files} run files"]
     most = measured[f"validate {options.many} run files"]
+    counts = (options.files, options.many)
+    faults = [measured[f"validate {count} faulty configs"].peak_mb for count in counts]
     times = judge.least / cold.least
     per_file = (many.least - cold.least) / options.files / measured["python pass"].least
     found = [
@@ -104,6 +126,12 @@ def benchmark(options: argparse.Namespace, folder: Path) -> str:
             "under 1.5 x",
             f"{most.peak_mb / many.peak_mb:.2f} x",
             most.peak_mb < 1.5 * many.peak_mb,
+        ),
+        Target(
+            f"peak memory, {options.many} faulty configs over {options.files}",
+            "under 1.2 x",
+            f"{faults[1] / faults[0]:.2f} x",
+            faults[1] < 1.2 * faults[0],
         ),
         Target("JAX imported", "no", "yes" if "jax" in cold.heavy else "no", not cold.heavy),
     ]

@@ -16,12 +16,14 @@ class Checked:
         kind: what it was taken for.
         text: its content, for showing lines; empty where nothing was found.
         told: what could not be read, or was taken for granted, one sentence each.
+        others: further files in which something of it was found: (name, content).
     """
 
     name: str
     kind: str
     text: str = ""
     told: tuple[str, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

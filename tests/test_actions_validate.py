@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from moectl.actions.validate import FEW, Given, validate
+from moectl.actions import validate as action
+from moectl.actions.validate import AHEAD, FEW, PORTION, Given, validate
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +34,24 @@ def test_many_files_are_judged_as_each_alone_and_in_their_order(tmp_path: Path) 
     assert [finding.field for finding in errors] == [f"steps_{n}" for n in range(count)]
 
 
-def test_what_many_files_have_in_common_is_held_once(tmp_path: Path) -> None:
-    for number in range(FEW + 1):
-        (tmp_path / f"run-{number}.yml").write_text("base_config: base.yml\nscan_layers: 'no'\n")
-    report = validate([str(tmp_path)], Given())
-    assert len(report.findings) == FEW + 1
-    assert len({id(finding.message) for finding in report.findings}) == 1
+def test_no_more_is_judged_ahead_than_a_reader_takes_soon(tmp_path: Path) -> None:
+    done: list[str] = []
+
+    class Pool:
+        """Judges when it is asked to, in this process."""
+
+        def submit(self, call: Any, judge: Any, names: list[str]) -> Future[list[str]]:
+            future: Future[list[str]] = Future()
+            future.set_result(call(judge, names))
+            return future
+
+    def judge(name: str) -> str:
+        done.append(name)
+        return name
+
+    names = [str(number) for number in range(10 * PORTION * AHEAD)]
+    outcomes: Any = action._in_order(cast("Any", Pool()), cast("Any", judge), names)
+    assert next(outcomes) == "0"
+    assert len(done) == PORTION * (AHEAD + 1)
+    assert ["0", *outcomes] == names
+    assert done == names

@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from moectl.__main__ import main
 from moectl.actions import validate as action
-from moectl.actions.validate import Checked, Report
+from moectl.actions.validate import Checked, Outcome, Report
 from moectl.cli import validate as command
 from moectl.cli.commands import COMMANDS
 from moectl.findings import Finding
@@ -38,12 +38,20 @@ class Stand:
         checked = tuple(Checked(path, "run file", "a: off\n") for path in paths)
         return Report(self.findings, checked, 0)
 
+    def outcomes(self, paths: Sequence[str], given: Given) -> Iterator[Outcome]:
+        report = self(paths, given)
+        found = report.findings
+        for checked in report.checked:
+            yield Outcome(checked, found)
+            found = ()
+
 
 @pytest.fixture
 def stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stand:
     monkeypatch.chdir(tmp_path)
     stand = Stand()
     monkeypatch.setattr(action, "validate", stand)
+    monkeypatch.setattr(action, "outcomes_of", stand.outcomes)
     monkeypatch.setattr("moectl.suppress.known_codes", lambda: KNOWN)
     return stand
 
@@ -274,7 +282,8 @@ def test_at_a_terminal_the_answer_decides(
 PLAIN = """
 import sys
 from moectl.actions import validate as action
-action.validate = lambda paths, given: action.Report((), (action.Checked(paths[0], "run file"),))
+one = action.Outcome(action.Checked("run.yml", "run file"), ())
+action.outcomes_of = lambda paths, given: [one]
 from moectl.__main__ import main
 code = main(["validate", "run.yml"])
 heavy = {"typer", "click", "rich", "pydantic", "jinja2", "difflib", "tempfile", "jax"}

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from moectl.actions.validate import Checked, Report
 from moectl.findings import Finding
-from moectl.reports import FORMATS, Look, failed, rendered
+from moectl.reports import FORMATS, Look, rendered
 from moectl.reports.escape import printable
 from moectl.reports.lines import WIDTH, caret
+from moectl.reports.tally import tally_of
 
 HOSTILE = "a\x1b[31m\nb\udcff \"c'\u202e.yml"
 
@@ -178,10 +179,10 @@ def test_what_is_printable_is_left_alone_and_the_rest_is_escaped(text: str) -> N
 
 
 def test_errors_fail_and_warnings_only_when_strict() -> None:
-    assert failed(report(fault()), strict=False)
-    assert not failed(report(fault(severity="warning")), strict=False)
-    assert failed(report(fault(severity="warning")), strict=True)
-    assert not failed(report(fault(severity="note")), strict=True)
+    assert tally_of(report(fault())).failed(strict=False)
+    assert not tally_of(report(fault(severity="warning"))).failed(strict=False)
+    assert tally_of(report(fault(severity="warning"))).failed(strict=True)
+    assert not tally_of(report(fault(severity="note"))).failed(strict=True)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,8 @@ from moectl.settings.text_file import MAX_BYTES, read_text
 from moectl.values import Origin
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
+
     from moectl.resolve.workload import Basis
     from moectl.settings.shell import World
 
@@ -31,6 +33,9 @@ UNREADABLE = "unreadable"  # the kind of what could not be opened
 MARKER = "moectl:"  # no suppression stands in a file without it
 # A pool of processes costs more than it brings for fewer files.
 FEW = 64
+# Files that a process judges in one go, and such portions that may be under way.
+PORTION = 16
+AHEAD = 32
 FLAGS = "--xla-flags"
 
 
@@ -41,6 +46,11 @@ class Outcome:
     checked: Checked
     findings: tuple[Finding, ...]
     suppressed: int = 0
+
+    @property
+    def report(self) -> Report:
+        """Return it as a report of its own."""
+        return Report(self.findings, (self.checked,), self.suppressed)
 
 
 def validate(paths: Sequence[str], given: Given | None = None) -> Report:
@@ -79,33 +89,27 @@ def outcomes_of(paths: Sequence[str], given: Given) -> Iterator[Outcome]:
     judge = partial(outcome_of, the_basis=the_basis, named=named)
     judge(names[0])  # what is imported and read once is shared by the forks
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
-        known: dict[object, Any] = {}
-        for outcome in pool.map(judge, names, chunksize=16):
-            yield _shared(outcome, known)
+        yield from _in_order(pool, judge, names)
 
 
-def _shared(outcome: Outcome, known: dict[object, Any]) -> Outcome:
-    """Return an outcome whose words are held once, though every process sent its own."""
+def _in_order(
+    pool: Executor, judge: Callable[[str], Outcome], names: Sequence[str]
+) -> Iterator[Outcome]:
+    """Yield outcomes in the order of names, with no more of them under way than are soon read."""
+    from collections import deque  # noqa: PLC0415
 
-    def once(value: Any) -> Any:
-        return known.setdefault(value, value)
+    waiting: deque[Future[list[Outcome]]] = deque()
+    for start in range(0, len(names), PORTION):
+        portion = names[start : start + PORTION]
+        waiting.append(pool.submit(_all, judge, portion))
+        if len(waiting) > AHEAD:
+            yield from waiting.popleft().result()
+    while waiting:
+        yield from waiting.popleft().result()
 
-    findings = tuple(
-        replace(
-            finding,
-            code=once(finding.code),
-            severity=once(finding.severity),
-            field=once(finding.field),
-            message=once(finding.message),
-            hint=once(finding.hint),
-            accepted=once(finding.accepted),
-            file=once(finding.file),
-        )
-        for finding in outcome.findings
-    )
-    checked = outcome.checked
-    checked = replace(checked, kind=once(checked.kind), told=once(checked.told))
-    return replace(outcome, checked=checked, findings=findings)
+
+def _all(judge: Callable[[str], Outcome], names: Sequence[str]) -> list[Outcome]:
+    return [judge(name) for name in names]
 
 
 def outcome_of(name: str, the_basis: Basis, named: AbstractSet[str] | None = None) -> Outcome:
@@ -176,9 +180,23 @@ def _judged(name: str, text: str, the_basis: Basis, *, searched: bool = False) -
         found = [*kept, *extra]
     ordered = _ordered(found)
     shown = _without_secrets(text, ordered) if ordered else ""
+    others = tuple(_others(name, ordered))
     return _selected(
-        Outcome(Checked(name, kind, shown, told), ordered, suppressed), the_basis.given
+        Outcome(Checked(name, kind, shown, told, others), ordered, suppressed), the_basis.given
     )
+
+
+def _others(name: str, findings: Sequence[Finding]) -> Iterator[tuple[str, str]]:
+    """Yield the files beside `name` in which something was found, with their texts."""
+    own = {name, f"{name.rstrip('/')}/{LOCK}"}
+    for other in sorted({finding.file for finding in findings} - own):
+        if other and not other.startswith("-") and os.path.isfile(other):  # noqa: PTH113
+            try:
+                text = read_text(Path(other))
+            except MoectlError:
+                continue
+            its = [finding for finding in findings if finding.file == other]
+            yield other, _without_secrets(text, its)
 
 
 def _run_file(name: str, kind: str, given: Given) -> list[Finding]:

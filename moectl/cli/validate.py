@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moectl.actions.validate import UNREADABLE
 from moectl.errors import LocalFilesError, UnknownNameError, UsageError, ValueUsageError
 from moectl.given import Given
-from moectl.reports import Look, failed, rendered
+from moectl.reports import Look, rendered
+from moectl.reports import writer as stream
+from moectl.reports.tally import Tally, summary, tally_of
 
 if TYPE_CHECKING:
+    from moectl.actions.validate import Outcome
     from moectl.checked import Report
     from moectl.fixes import Fixes
+    from moectl.reports import Writer
 
 _COUNTS = {"gpus": "GPUs, e.g. 128", "gpus_per_node": "GPUs a node, e.g. 8"}
 _TEXTS = {
@@ -40,46 +44,56 @@ def run(
     **values: Any,
 ) -> int:
     """Check, and say what was found; with --fix make what is safe."""
-    from moectl.actions.validate import validate  # noqa: PLC0415
+    from moectl.actions.validate import outcomes_of, validate  # noqa: PLC0415
 
     given = _given(paths, {**values, "output": output})
     _refuse_contradictions(fix=fix, diff=diff, yes=yes, form=format, output=output)
-    when = _now() if format == "junit" else ""
-    report = validate(list(paths), given)
-    if diff:
-        fixes = _fixes(report)
-        sys.stdout.write(_for_stream(fixes.diff(), sys.stdout))
-        _say_left(fixes)
-        return _exit_code(report, strict=strict)
-    if fix:
-        report = _fixed(report, paths, given, form=format, yes=yes)
-    to_terminal = output is None and _colourful(sys.stdout)
     look = Look(
-        colour=to_terminal,
+        colour=output is None and _colourful(sys.stdout),
         quiet=quiet,
         strict=strict,
         root=os.getcwd() if format == "sarif" else "",  # noqa: PTH109 - pathlib is slower to load
-        when=when,
+        when=_now() if format == "junit" else "",
     )
-    text = rendered(report, format, look, _rules(report) if format == "sarif" else None)
+    if diff:
+        report = validate(list(paths), given)
+        fixes = _fixes(report)
+        sys.stdout.write(_for_stream(fixes.diff(), sys.stdout))
+        _say_left(fixes)
+        return _exit_code(tally_of(report), strict=strict)
+    if not fix and (writer := stream(format, look)) is not None:
+        tally = writer.tally
+        pieces = _pieces(writer, outcomes_of(list(paths), given))
+    else:
+        report = validate(list(paths), given)
+        if fix:
+            report = _fixed(report, paths, given, form=format, yes=yes)
+        tally = tally_of(report)
+        rules = _rules(report) if format == "sarif" else None
+        pieces = iter([rendered(report, format, look, rules)])
     if output is None:
-        sys.stdout.write(text)
+        for piece in pieces:
+            sys.stdout.write(piece)
     else:
         from moectl.fixes import write_file  # noqa: PLC0415
 
-        write_file(output, text.encode("utf-8"))
+        write_file(output, "".join(pieces).encode("utf-8"))
         if not quiet:
-            from moectl.reports.text import summary  # noqa: PLC0415
-
-            sys.stderr.write(f"{summary(report)}\n")
-    return _exit_code(report, strict=strict)
+            sys.stderr.write(f"{summary(tally)}\n")
+    return _exit_code(tally, strict=strict)
 
 
-def _exit_code(report: Report, *, strict: bool) -> int:
+def _pieces(writer: Writer, outcomes: Iterable[Outcome]) -> Iterator[str]:
+    for outcome in outcomes:
+        yield from writer.add(outcome.report)
+    yield from writer.end()
+
+
+def _exit_code(tally: Tally, *, strict: bool) -> int:
     """Return 4 when a file could not be read, 1 when something was found, else 0."""
-    if any(one.kind == UNREADABLE for one in report.checked):
+    if UNREADABLE in tally.kinds:
         return LocalFilesError.exit_code
-    return int(failed(report, strict=strict))
+    return int(tally.failed(strict=strict))
 
 
 def _given(paths: Sequence[str], values: dict[str, Any]) -> Given:

@@ -5,12 +5,13 @@ A report is text made of a `moectl.actions.validate.Report`; nothing here opens 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from moectl.checked import Report
+    from moectl.reports.tally import Tally
     from moectl.rules.rule import Rule
 
 FORMATS = ("text", "json", "github", "sarif", "junit")
@@ -71,7 +72,37 @@ def rendered(
             return text.render(report, colour=look.colour, quiet=look.quiet)
 
 
-def failed(report: Report, *, strict: bool) -> bool:
-    """Whether the report has what fails a check: errors, or with `strict` warnings too."""
-    failing: Collection[str] = {"error", "warning"} if strict else {"error"}
-    return any(finding.severity in failing for finding in report.findings)
+class Writer(Protocol):
+    """Writes a report as it comes, a file or more at a time, and counts what it holds."""
+
+    tally: Tally
+
+    def add(self, report: Report) -> Iterator[str]:
+        """Yield what the next piece of the report adds."""
+
+    def end(self) -> Iterator[str]:
+        """Yield what ends the report."""
+
+
+def writer(form: str, look: Look) -> Writer | None:
+    """Return what writes a form as it comes; None for a form that needs the whole report.
+
+    Args:
+        form: one of `FORMATS`.
+        look: how it is to look.
+    """
+    match form:
+        case "text":
+            from moectl.reports import text  # noqa: PLC0415
+
+            return text.Writer(colour=look.colour, quiet=look.quiet)
+        case "json":
+            from moectl.reports import json_report  # noqa: PLC0415
+
+            return json_report.Writer()
+        case "github":
+            from moectl.reports import github  # noqa: PLC0415
+
+            return github.Writer(quiet=look.quiet)
+        case _:
+            return None

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from moectl.findings import Finding
 from moectl.reports.escape import printable, printable_lines
 from moectl.reports.lines import Texts
-from moectl.reports.text import sentence, summary
+from moectl.reports.tally import Tally, summary
+from moectl.reports.text import sentence
 
 if TYPE_CHECKING:
     from moectl.checked import Report
@@ -16,13 +17,30 @@ if TYPE_CHECKING:
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
+class Writer:
+    """Writes one workflow command a finding as they come, and the summary as a plain line."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        """Begin; `quiet` leaves the summary out."""
+        self.tally = Tally()
+        self._quiet = quiet
+
+    def add(self, report: Report) -> Iterator[str]:
+        """Yield what the next piece of the report adds."""
+        texts = Texts(report.checked)
+        for finding in self.tally.take(report):
+            yield f"{_command(finding, texts)}\n"
+
+    def end(self) -> Iterator[str]:
+        """Yield the summary."""
+        if not self._quiet:
+            yield f"{summary(self.tally)}\n"
+
+
 def render(report: Report, *, quiet: bool = False) -> str:
-    """Return one workflow command a finding, and the summary as a plain line."""
-    texts = Texts(report.checked)
-    lines = [_command(finding, texts) for finding in dict.fromkeys(report.findings)]
-    if not quiet:
-        lines.append(summary(report))
-    return "".join(f"{line}\n" for line in lines)
+    """Return the whole report as workflow commands; see `Writer`."""
+    writer = Writer(quiet=quiet)
+    return "".join([*writer.add(report), *writer.end()])
 
 
 def _command(finding: Finding, texts: Texts) -> str:

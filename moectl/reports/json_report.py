@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from moectl.findings import Finding
+from moectl.reports.tally import Tally
 
 if TYPE_CHECKING:
     from moectl.checked import Report
@@ -13,16 +16,46 @@ if TYPE_CHECKING:
 FIELDS = ("code", "severity", "field", "message", "hint", "file", "line", "column")
 
 
+class Writer:
+    """Writes the report for programs as it comes; of what was looked at it keeps the names."""
+
+    def __init__(self) -> None:
+        """Begin."""
+        self.tally = Tally()
+        self._checked: list[str] = []
+        self._empty = True
+
+    def add(self, report: Report) -> Iterator[str]:
+        """Yield what the next piece of the report adds."""
+        for finding in self.tally.take(report):
+            yield ('{\n  "findings": [\n' if self._empty else ",\n") + _item(row(finding))
+            self._empty = False
+        for one in report.checked:
+            self._checked.append(
+                _item({"name": one.name, "kind": one.kind, "told": list(one.told)})
+            )
+
+    def end(self) -> Iterator[str]:
+        """Yield what was looked at, and how many findings were suppressed."""
+        yield '{\n  "findings": []' if self._empty else "\n  ]"
+        yield ',\n  "checked": ['
+        before = "\n"
+        for item in self._checked:
+            yield before + item
+            before = ",\n"
+        yield "\n  ]" if self._checked else "]"
+        yield f',\n  "suppressed": {self.tally.suppressed}\n}}\n'
+
+
 def render(report: Report) -> str:
     """Return the report as JSON: `findings` and `checked`, and how many were suppressed."""
-    data = {
-        "findings": [row(finding) for finding in dict.fromkeys(report.findings)],
-        "checked": [
-            {"name": one.name, "kind": one.kind, "told": list(one.told)} for one in report.checked
-        ],
-        "suppressed": report.suppressed,
-    }
-    return dumped(data)
+    writer = Writer()
+    return "".join([*writer.add(report), *writer.end()])
+
+
+def _item(data: dict[str, object]) -> str:
+    """Return one item of a list of the report."""
+    return textwrap.indent(dumped(data).rstrip("\n"), "    ")
 
 
 def row(finding: Finding) -> dict[str, object]:

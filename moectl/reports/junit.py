@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from moectl.findings import Finding
 from moectl.reports.escape import printable, printable_lines
-from moectl.reports.text import block, counted
+from moectl.reports.tally import counted
+from moectl.reports.text import block
 
 if TYPE_CHECKING:
     from moectl.checked import Report

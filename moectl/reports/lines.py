@@ -27,6 +27,8 @@ class Texts:
             self._texts[one.name] = one.text
             # A bundle is named by its folder; what is found stands in its lock file.
             self._texts.setdefault(f"{one.name.rstrip('/')}/{LOCK}", one.text)
+            for name, text in one.others:
+                self._texts.setdefault(name, text)
         self._lines: dict[str, list[str]] = {}
 
     def knows(self, name: str) -> bool:

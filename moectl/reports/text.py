@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from moectl.findings import SEVERITIES, Finding, Severity
+from moectl.findings import Finding
 from moectl.reports.escape import printable
 from moectl.reports.lines import Texts, caret
+from moectl.reports.tally import Tally, summary
 
 if TYPE_CHECKING:
-    from moectl.checked import Checked, Report
+    from moectl.checked import Report
 
 # Written by hand: rich takes longer to import than a whole check takes.
 _COLOURS: dict[str, str] = {"error": "1;31", "warning": "1;33", "note": "1;36"}
@@ -18,21 +19,57 @@ _BOLD, _DIM = "1", "2"
 _NAMED = 3
 
 
-def render(report: Report, *, colour: bool = False, quiet: bool = False) -> str:
-    """Return the report for people.
+class Writer:
+    """Writes the report for people as it comes, a file or more at a time."""
 
-    Args:
-        report: what was found.
-        colour: whether to write ANSI colours.
-        quiet: whether to leave out what could not be read and the summary.
-    """
-    texts = Texts(report.checked)
-    parts = list(_findings(report.findings, texts, colour))
-    if not quiet:
-        if said := list(_told(report.checked)):
-            parts.append("\n".join(said) + "\n")
-        parts.append(summary(report) + "\n")
-    return "\n".join(parts)
+    def __init__(self, *, colour: bool = False, quiet: bool = False) -> None:
+        """Begin.
+
+        Args:
+            colour: whether to write ANSI colours.
+            quiet: whether to leave out what could not be read and the summary.
+        """
+        self.tally = Tally()
+        self._colour = colour
+        self._quiet = quiet
+        self._empty = True
+        # A remark to the first files that have it, and how many there are.
+        self._told: dict[str, tuple[list[str], int]] = {}
+
+    def add(self, report: Report) -> Iterator[str]:
+        """Yield what the next piece of the report adds."""
+        texts = Texts(report.checked)
+        for part in _findings(self.tally.take(report), texts, self._colour):
+            yield from self._part(part)
+        for one in report.checked:
+            for told in dict.fromkeys(one.told):
+                names, number = self._told.get(told, ([], 0))
+                if len(names) < _NAMED:
+                    names.append(one.name)
+                self._told[told] = (names, number + 1)
+
+    def end(self) -> Iterator[str]:
+        """Yield the remarks and the summary."""
+        if self._quiet:
+            return
+        if self._told:
+            yield from self._part("\n".join(self._remarks()) + "\n")
+        yield from self._part(summary(self.tally) + "\n")
+
+    def _part(self, text: str) -> Iterator[str]:
+        yield text if self._empty else f"\n{text}"
+        self._empty = False
+
+    def _remarks(self) -> Iterator[str]:
+        for told, (names, number) in self._told.items():
+            more = f" and {number - len(names)} more" if number > len(names) else ""
+            yield f"{', '.join(map(printable, names))}{more}: {printable(told)}"
+
+
+def render(report: Report, *, colour: bool = False, quiet: bool = False) -> str:
+    """Return the whole report for people; see `Writer`."""
+    writer = Writer(colour=colour, quiet=quiet)
+    return "".join([*writer.add(report), *writer.end()])
 
 
 def block(finding: Finding) -> str:
@@ -47,36 +84,9 @@ def sentence(finding: Finding) -> str:
     return message if not field or message.startswith(field) else f"{field}: {message}"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return "1 error", "2 errors"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def counts(findings: Iterable[Finding]) -> dict[Severity, int]:
-    """Return how many findings of each severity there are."""
-    found: dict[Severity, int] = dict.fromkeys(SEVERITIES, 0)
-    for finding in findings:
-        found[finding.severity] += 1
-    return found
-
-
-def summary(report: Report) -> str:
-    """Return the last line: how many of what in how many files."""
-    unique = dict.fromkeys(report.findings)
-    noun = "input" if any(one.name.startswith("-") for one in report.checked) else "file"
-    where = counted(len(report.checked), noun)
-    said = ", ".join(counted(n, name) for name, n in counts(unique).items() if n)
-    parts = [f"{said} in {where}" if said else f"no faults in {where}"]
-    if report.suppressed:
-        parts.append(f"{report.suppressed} suppressed")
-    if fixable := sum(finding.fix is not None for finding in unique):
-        parts.append(f"{fixable} can be fixed by --fix")
-    return "; ".join(parts)
-
-
 def _findings(findings: Iterable[Finding], texts: Texts, colour: bool) -> Iterator[str]:
     before: tuple[object, ...] = ()
-    for finding in dict.fromkeys(findings):
+    for finding in findings:
         place = (finding.file, finding.line, finding.column)
         # Two faults of one place show its line once.
         line = None if place == before else texts.line(finding.file, finding.line)
@@ -104,16 +114,3 @@ def _lines(finding: Finding, line: str | None, colour: bool) -> Iterator[str]:
         yield f"{margin}  accepted: {printable(finding.accepted)}"
     if finding.hint:
         yield f"{margin}  {paint(_BOLD, 'help')}: {printable(finding.hint)}"
-
-
-def _told(checked: Iterable[Checked]) -> Iterator[str]:
-    """Yield what could not be read or was taken for granted, each sentence once."""
-    said: dict[str, list[str]] = {}
-    for one in checked:
-        for told in one.told:
-            names = said.setdefault(told, [])
-            if one.name not in names[-1:]:
-                names.append(one.name)
-    for told, names in said.items():
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        yield f"{', '.join(map(printable, names[:_NAMED]))}{more}: {printable(told)}"
