@@ -234,6 +234,7 @@ class Workload:
         batch: the script it stands in.
         step: the command of that script that starts it.
         manifest: the Kubernetes document it stands in.
+        alone: whether the batch script starts it itself, on its own node, by no launcher.
     """
 
     kind: str
@@ -258,6 +259,7 @@ class Workload:
     batch: Batch | None = None
     step: Step | None = None
     manifest: Manifest | None = None
+    alone: bool = False
 
     def value(self, key: str) -> Any:
         """Return the value of a MaxText key as it counts, or what MaxText derives by that name.

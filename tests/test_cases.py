@@ -16,11 +16,23 @@ from moectl.actions.validate import Given, validate
 from moectl.findings import Finding
 
 FOLDER = Path(__file__).parent / "cases"
-CASES = [
-    pytest.param(case, id=f"{path.stem}: {case['id']}")
+ROWS: list[tuple[str, dict[str, Any]]] = [
+    (path.stem, case)
     for path in sorted(FOLDER.glob("*.yaml"))
     for case in yaml.safe_load(path.read_text("utf-8"))
 ]
+CASES = [pytest.param(case, id=f"{stem}: {case['id']}") for stem, case in ROWS]
+TEXTS = {case["id"]: case.get("text") for _, case in ROWS}
+
+
+def text_of(case: dict[str, Any]) -> str:
+    """Return the text of a case: its own, or that of another with one thing changed."""
+    if "like" not in case:
+        return str(case["text"])
+    old, new = case["change"]
+    text = str(TEXTS[case["like"]])
+    assert text.count(old) == 1, old
+    return text.replace(old, new)
 
 
 def meets(finding: Finding, wanted: dict[str, Any]) -> bool:
@@ -38,7 +50,7 @@ def meets(finding: Finding, wanted: dict[str, Any]) -> bool:
 @pytest.mark.parametrize("case", CASES)
 def test_every_kind_of_fault_is_found_where_it_stands(case: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / case["file"]
-    path.write_text(case["text"], "utf-8")
+    path.write_text(text_of(case), "utf-8")
     found = validate([str(path)], Given(**case.get("given", {}))).findings
     wanted = case.get("expect", [])
     lines = "\n".join(f"{f.severity} {f.code} {f.place} {f.field}: {f.message}" for f in found)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from moectl.facts import maxtext
+from moectl.facts.own_configs import content
 from moectl.facts.yaml_facts import read
-from moectl.resolve.own_configs import content, on_own
+from moectl.resolve.own_configs import on_own
 from moectl.values import Origin, Value
 
 CATALOGUE = maxtext.load("0.2.5")

@@ -58,7 +58,7 @@ def _shape(nodes: object, processes: object, each: object) -> dict[str, object]:
         ("-N 2", "srun $OPTIONS --label x", dict.fromkeys(NAMES, UNKNOWN)),
         ("-N 2 --ntasks-per-socket=2", "srun x", {"nodes": 2, "processes": UNKNOWN,
                                                   "processes_per_node": UNKNOWN}),
-        ("-N 2", "python3 x.py", {"nodes": 2, "processes": 1, "processes_per_node": UNKNOWN}),
+        ("-N 2", "python3 x.py", _shape(1, 1, 1)),
         ("-N 1", "python3 x.py", _shape(1, 1, 1)),
         ("-N 2 -n 16", "mpirun -n 4 x", {"nodes": 2}),
         ("", "python3 x.py", {}),

@@ -170,3 +170,18 @@ def differences(seed: int) -> list[str]:
 def test_what_the_reader_is_certain_of_is_what_bash_does(block: int) -> None:
     for seed in range(block * 15, block * 15 + 15):
         assert differences(seed) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-euox pipefail", "-euo pipefail", "-eux -o pipefail", "-o pipefail -e", "-eo pipefail x y",
+        "-euox pipefail -- a b", "-", "- a b", "--", "-- -o pipefail", "-a -- q", "+x",
+        "+o posix z", "-e a", "-eo pipefail -o nounset c",
+    ],
+)  # fmt: skip
+def test_the_options_of_set_leave_the_arguments_that_bash_leaves(options: str) -> None:
+    script = f'set -- p1 p2\nset {options}\nsrun x "$@"\n'
+    (ran,) = run(script)
+    (step,) = read(script, "s.sh").batch.steps
+    assert ["x", *ran[1:]] == [word.text for word in step.words], (ran, step.words)

@@ -7,6 +7,8 @@ from textwrap import dedent
 import pytest
 
 from moectl.settings.shell import Reading, made_file, maxtext_commands, read, stray_directives
+from moectl.values import Origin
+from moectl.workload import MARK, Text
 
 TRAIN = "python3 -m maxtext.trainers.pre_train.train base.yml run_name=r"
 
@@ -62,14 +64,13 @@ def test_a_script_that_is_run_gets_its_arguments(start: str) -> None:
     assert start_found.environment["A"].text == "1"
 
 
-def test_a_submitted_script_brings_its_directives() -> None:
+def test_a_submitted_script_brings_the_directives_that_sbatch_does_not_overrule() -> None:
     found = reading(
         "sbatch -N 4 train.sh\n",
         train_sh=f"#!/bin/bash\n#SBATCH -N 2 --export=ALL,A=1\nsrun {TRAIN}\n",
     )
     (step,) = found.batch.steps
     assert [(o.name, o.value and o.value.text, o.origin.file) for o in step.options] == [
-        ("--nodes", "2", "train.sh"),
         ("--export", "ALL,A=1", "train.sh"),
         ("--nodes", "4", "job.sh"),
     ]
@@ -146,10 +147,28 @@ def test_a_config_made_by_a_here_document_is_given_with_the_lines_of_the_script(
         EOF
         """
     )
-    assert made_file(found.files, "cfg.yml") == "\n\n\nbase_config: base.yml\nsteps: 4\n"
-    assert made_file(found.files, "./cfg.yml") is not None
-    assert made_file(found.files, "/shared/open.yml") is None
-    assert made_file(found.files, "none.yml") is None
+
+    def made(path: str) -> str | None:
+        return made_file(found.files, Text.of(path, Origin("test")))
+
+    assert made("cfg.yml") == "\n\n\nbase_config: base.yml\nsteps: 4\n"
+    assert made("./cfg.yml") is not None
+    assert made("/shared/open.yml") == f"\n\n\n\n\n\n\nsteps: {MARK}\n"
+    assert made("none.yml") is None
+
+
+def test_a_made_file_is_found_by_the_variables_in_its_name() -> None:
+    found = reading(
+        """
+        CFG=$DIR/run-$SLURM_JOB_ID.yml
+        cat > "$CFG" <<EOF
+        steps: 4
+        EOF
+        srun python3 -m maxtext.trainers.pre_train.train ${DIR}/run-$SLURM_JOB_ID.yml
+        """
+    )
+    (start,) = (s for step in found.batch.steps for s in maxtext_commands(step))
+    assert made_file(found.files, start.words[0]) == "\n\nsteps: 4\n"
 
 
 def test_directives_of_a_script_in_a_here_document_are_its_own() -> None:

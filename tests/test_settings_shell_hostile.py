@@ -18,7 +18,8 @@ from moectl.settings.shell import (
     read,
     stray_directives,
 )
-from moectl.workload import MARK
+from moectl.values import Origin
+from moectl.workload import MARK, Text
 
 TOKENS = (
     "srun ", "python3 -m MaxText.train ", "bash -c ", "'", '"', "$X", "${X:-a}", "${X", "$(", "`",
@@ -60,7 +61,7 @@ def test_no_world_and_no_file_beside_raises(text: str) -> None:
         assert found.doubts.worlds == ()
         assert len(found.batch.steps) <= 20_000
         for path in found.files:
-            made_file(found.files, path)
+            made_file(found.files, Text.of(path, Origin(path)))
 
 
 def check_place(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
-from moectl.settings.shell import MaxTextStart, maxtext_commands, read, read_script
+from moectl.settings.shell import MaxTextStart, is_template, maxtext_commands, read, read_script
 from moectl.workload import MARK, Batch, Step, Text
 
 
@@ -562,3 +562,35 @@ def test_export_takes_only_its_own_words() -> None:
         "export XLA_FLAGS=--xla_n=1 --xla_x=2\nexport -n A\nexport B=1; export -n B\nsrun a\n"
     )
     assert values(found.steps[0]) == {"XLA_FLAGS": "--xla_n=1"}
+
+
+def test_what_a_template_fills_in_is_unknown_and_its_own_lines_are_left_out() -> None:
+    found = batch(
+        """
+        #!/bin/bash
+        #SBATCH --nodes={{ nodes }} --ntasks-per-node=8
+        {% if debug %}
+        export NCCL_DEBUG={{ level | default("INFO") }}
+        {%- endif %}
+        {{- range .Values.names }}
+        srun python3 -m MaxText.train {{ .Values.config }} steps=3 run_name="r-{{ name }}" b=1
+        {{- end }}
+        """
+    )
+    nodes, tasks = found.directives
+    assert nodes.value is not None
+    assert not nodes.value.known
+    assert (tasks.value and tasks.value.text, tasks.origin.column) == ("8", 29)
+    (step,) = found.steps
+    assert values(step) == {"NCCL_DEBUG": MARK}
+    (start,) = maxtext_commands(step)
+    assert texts(start.words) == [MARK, "steps=3", f"run_name=r-{MARK}", "b=1"]
+    assert place(start.words[1]) == (7, 52)
+
+
+def test_braces_that_are_no_template_stay_as_they_are() -> None:
+    text = "srun echo ${A:-${B:-x}} {a,{b,c}} ${#ARR[@]} '}}'\n"
+    (step,) = batch(text).steps
+    assert not is_template(text)
+    assert step.words[-1].text == "}}"
+    assert not is_template("docker ps --format '{{.Names}}'\n")

@@ -231,3 +231,12 @@ def test_hostile_defaults_end() -> None:
     assert starts(found)[0].environment["XLA_FLAGS"].text in {"x", MARK}
     many = "".join(f"if foo{n}; then X{n}=${{Y{n}:-1}}; fi\n" for n in range(200))
     assert len(reading(f"{many}{TRAIN}").doubts.worlds) <= 5
+
+
+def test_what_a_default_was_given_to_is_filled_although_nobody_knows_with_what() -> None:
+    script = f': "${{BS:=4}}"\nsrun {TRAIN} ${{BS:+batch=$BS}} ${{OTHER:+other=$OTHER}}'
+    (found,) = words(script)
+    assert f"batch={MARK}" in found
+    assert not any(word.startswith("other=") for word in found)
+    (empty,) = words(f': "${{BS:=}}"\nsrun {TRAIN} ${{BS:+batch=$BS}}')
+    assert not any(word.startswith("batch=") for word in empty)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from moectl.facts.maxtext import load, releases
+from moectl.facts.own_configs import content
 from moectl.findings import Finding
 from moectl.settings.sources import Written
 from moectl.settings.sources.maxtext_yaml import ConfigFile, own_configs, read_config
@@ -61,7 +62,7 @@ def test_a_base_stands_below_and_what_it_said_is_kept() -> None:
     assert config.unread == ()
 
 
-@pytest.mark.parametrize("base", ["base.yml", "src/maxtext/configs/base.yml", "/opt/x/base.yml"])
+@pytest.mark.parametrize("base", ["base.yml", "gpu/../base.yml", "/opt/x/base.yml"])
 def test_maxtexts_own_base_need_not_be_here(base: str) -> None:
     config = read(f"base_config: {base}\n")
     assert plain(config) == {"base_config": "base.yml"}
@@ -89,11 +90,35 @@ def test_a_base_that_is_not_here_is_unknown_and_said() -> None:
     assert config.values["base_config"].value is UNKNOWN
 
 
-def test_a_config_that_maxtext_ships_is_unknown_without_a_finding() -> None:
-    config = read("base_config: post_train/sft.yml\n")
-    assert "post_train/sft.yml" in own_configs()
-    assert config.findings == ()
-    assert config.unread == ("post_train/sft.yml",)
+def test_a_config_that_maxtext_ships_is_read_at_the_line_that_names_it() -> None:
+    config = read("steps: 3\nbase_config: post_train/distillation-sft.yml\n")
+    assert "post_train/distillation-sft.yml" in own_configs()
+    assert (config.findings, config.unread) == ((), ())
+    names = ("post_train/distillation-sft.yml", "post_train/distillation.yml", "base.yml")
+    assert config.chain[1:] == names
+    values = config.values
+    assert (values["base_config"].value, values["steps"].value) == ("base.yml", 3)
+    held = content("post_train/distillation-sft.yml", CATALOGUE) or {}
+    said = {key: value for key, value in held.items() if key not in {"steps", "base_config"}}
+    assert {key: values[key].value for key in said} == said
+    assert {values[key].origin.line for key in said} == {2}
+    assert "0.2.5" in config.told[0]
+
+
+@pytest.mark.parametrize("name", ["src/maxtext/configs/base.yml", "../configs/base.yml"])
+def test_base_yml_under_a_path_that_is_not_here_is_said(name: str) -> None:
+    config = read(f"base_config: {name}\n")
+    found = only(config)
+    assert (found.code, found.severity, found.line) == ("YAML107", "note", 1)
+    assert config.values["base_config"].value == "base.yml"
+    assert read(f"base_config: /opt/{name}\n").findings == ()
+
+
+def test_the_sections_of_maxtexts_rl_config_are_left_out() -> None:
+    config = read("base_config: post_train/rl.yml\n")
+    assert "rl" not in config.values
+    assert config.values["base_config"].value is None
+    assert "sections" in config.told[0]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +145,7 @@ def test_a_base_that_is_no_path_is_refused(base: str) -> None:
 FORM = {
     "duplicate": ("steps: 1\nrun_name: a\nsteps: 1\n", "YAML102", 3),
     "tab": ("steps: 1\n\trun_name: a\n", "YAML103", 2),
-    "syntax": ("steps: 1\nrun_name: [a\n", "YAML101", 3),
+    "syntax": ("steps: 1\nrun_name: [a\n", "YAML101", 2),
     "several documents": ("steps: 1\n---\nsteps: 2\n", "YAML104", 3),
     "list": ("- 1\n- 2\n", "YAML105", 1),
     "list of configs": ("# all\n- steps: 1\n- steps: 2\n", "YAML105", 2),

@@ -90,7 +90,11 @@ def test_a_command_without_a_config_takes_maxtexts_own() -> None:
     (part,) = read(f"{TRAIN} steps=3\n").parts
     assert part.config["base_config"].value == "base.yml"
     (other,) = read("python3 -m maxtext.trainers.post_train.sft.train_sft steps=3\n").parts
-    assert other.unread == ("post_train/sft.yml",)
+    assert other.unread == ()
+    assert other.config["base_config"].value == "base.yml"
+    assert other.config["use_sft"].value is True
+    (named,) = read("python3 -m maxtext.trainers.pre_train.train gpu/models/llama2_7b.yml\n").parts
+    assert named.config["model_name"].value == "llama2-7b"
 
 
 def test_faults_of_a_config_that_a_script_names_are_found_in_its_file() -> None:

@@ -120,7 +120,7 @@ BROKEN = {
     "list": ("- a\n", 1, "a mapping of keys is wanted here"),
     "scalar": ("\n\nhello\n", 3, "a mapping of keys is wanted here"),
     "two documents": ("a: 1\n---\nb: 2\n", 2, "another document"),
-    "open list": ("a: [1\n", 2, "not YAML"),
+    "open list": ("a: [1\n", 1, "from line 1 on"),
     "unknown alias": ("a: 1\nb: *x\n", 2, "not YAML"),
     "complex key": ("? [a, b]\n: 1\n", 1, "a key must be a word"),
     "digits": (f"a: {'9' * 5000}\n", 1, "is not a int"),

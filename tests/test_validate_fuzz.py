@@ -80,6 +80,7 @@ def seeds() -> list[str]:
         case["text"]
         for path in sorted(folder.glob("*.yaml"))
         for case in yaml.safe_load(path.read_text("utf-8"))
+        if "text" in case
     ]
 
 

@@ -45,6 +45,7 @@ class Launcher:
         questions: options with which nothing is started.
         subcommands: the subcommands that start or prepare something.
         keeps_environment: whether what a container runs gets the variables outside it.
+        elsewhere: whether the container is on another machine.
     """
 
     role: Role
@@ -57,6 +58,7 @@ class Launcher:
     questions: frozenset[str] = frozenset()
     subcommands: Mapping[str, Launcher] = field(default_factory=dict)
     keeps_environment: bool = False
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,7 @@ def _launcher(row: Mapping[str, Any], others: Mapping[str, Any]) -> Launcher:
         texts=frozenset(row.get("texts", "").split()),
         questions=frozenset(row.get("questions", "").split()),
         keeps_environment=row.get("keeps_environment", False),
+        elsewhere=row.get("elsewhere", False),
         subcommands={name: _launcher(sub, subcommands) for name, sub in subcommands.items()},
     )
 

@@ -19,7 +19,7 @@ from moectl.resolve.merge import Effective, merge
 from moectl.resolve.switches import expand
 from moectl.resolve.weights import RULES
 from moectl.settings.files import Preset
-from moectl.settings.flatten import raise_all
+from moectl.settings.flatten import place, raise_all
 from moectl.settings.setting import Setting
 from moectl.values import Hardware
 
@@ -106,7 +106,7 @@ def resolve(settings: Sequence[Setting], context: Context) -> Job:
         title=effective.get("title") or (preset.title if preset else ""),
         form=effective.get("form"),
         preset=preset.name if preset else (effective.get("preset") or ""),
-        launcher=effective.get("launcher"),
+        launcher=runtime.launcher(effective),
         gpus=gpus,
         nodes=gpus // hardware.gpus_per_node,
         processes_per_node=hardware.gpus_per_node,
@@ -141,11 +141,15 @@ def _notes(
         f"{slices} slice{'s' if slices > 1 else ''} of {size} GPUs "
         f"({size // job.processes_per_node} node{'s' if size > job.processes_per_node else ''})"
     ]
-    asked = placement.ask(job)
+    asked = placement.ask(job) if job.launcher == "slurm" else placement.Ask(job.nodes, 0, None)
     if asked.spare:
         notes.append(f"{asked.nodes} nodes are asked for, {asked.spare} of them spare")
     if asked.note:
         notes.append(asked.note)
+    if job.cluster.preflight and job.launcher != "slurm":
+        notes.append(f"there is no preflight with the launcher {job.launcher}")
+    elif job.cluster.preflight_retry and not asked.spare:
+        notes.append("a preflight is not tried again without spare nodes (cluster.spare_nodes)")
     expert = job.mesh.degrees["expert"].ici
     wished = effective.get("parallelism.ici.expert")
     if wished is not None and wished not in {-1, expert}:
@@ -155,6 +159,13 @@ def _notes(
         notes.append(
             f"the logical axes {axes} are cut over fewer GPUs than there are, because MaxText's "
             "own rules would not divide these weights"
+        )
+    lost = effective.get("batch.global")
+    if lost is not None and scale.batch_path(effective) == "batch.per_device":
+        stronger = place(effective.origin("batch.per_device"))
+        notes.append(
+            f"batch.global {lost} ({place(effective.origin('batch.global'))}) does not count: "
+            f"batch.per_device of {stronger} is stronger"
         )
     if preset is not None and preset.run:
         reference = preset.run.get("batch", {}).get("per_device", 0) * preset.gpus

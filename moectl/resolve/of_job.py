@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from moectl.facts import maxtext
 from moectl.facts.xla import load as flags_of
 from moectl.job import Job
 from moectl.resolve.derived import derived
 from moectl.resolve.effective import effective
+from moectl.resolve.maxtext import OUTPUT
+from moectl.settings.bundle_names import MOUNTED
 from moectl.values import Origin, Value
 from moectl.workload import Layout, Text, Workload
 
@@ -17,7 +22,8 @@ def workload_of(job: Job) -> Workload:
     """Return what a job starts, as rules read it."""
     image = job.container.image
     catalogue = maxtext.load(image.maxtext)
-    values = effective(job.config, job.arguments, catalogue)
+    config = _as_started(job)
+    values = effective(config, job.arguments, catalogue)
     here = Origin("run file")
     flags = flags_of(job.container.image.jaxlib)
     text = Text(())
@@ -33,7 +39,7 @@ def workload_of(job: Job) -> Workload:
         image_said=_image_said(job),
         container=True,
         is_maxtext=True,
-        config=job.config,
+        config=config,
         arguments=job.arguments,
         effective=values,
         derived=derived(values, job.gpus, job.mesh.slices),
@@ -53,6 +59,15 @@ def workload_of(job: Job) -> Workload:
         slices=job.mesh.slices,
         hardware=job.hardware,
     )
+
+
+def _as_started(job: Job) -> Mapping[str, Value]:
+    """Return config.yml as MaxText has it: launch.py makes the output folder an absolute one."""
+    said = job.config.get(OUTPUT)
+    if job.launcher != "local" or said is None or "://" in str(said.value):
+        return job.config
+    inside = str(said.value).removeprefix("./").lstrip("/")
+    return {**job.config, OUTPUT: replace(said, value=f"{MOUNTED}/{inside}")}
 
 
 def _image_said(job: Job) -> Origin | None:

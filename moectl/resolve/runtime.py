@@ -11,6 +11,7 @@ from moectl.facts.images import image as image_facts
 from moectl.facts.xla import XlaCatalogue
 from moectl.facts.yaml_facts import read
 from moectl.job import Checkout, Cluster, Container, Mount
+from moectl.resolve.kubernetes import kubernetes
 from moectl.resolve.merge import Effective
 from moectl.settings.flatten import place, raise_all
 from moectl.settings.setting import Layer
@@ -18,6 +19,7 @@ from moectl.values import Hardware, Image, Origin, Value
 
 # Keys of a profile that are a variable by another name: a list there, joined by commas here.
 _NETWORK = {"socket_interfaces": "NCCL_SOCKET_IFNAME", "ib_hcas": "NCCL_IB_HCA"}
+_PREFLIGHT = ("preflight", "preflight_retry")
 _PACKAGES = {"maxtext": "maxtext", "transformer_engine": "transformer-engine"}
 
 
@@ -206,6 +208,13 @@ def _is_variable(name: str) -> bool:
     return name.isascii() and name.replace("_", "a").isalnum() and not name[:1].isdigit()
 
 
+def launcher(effective: Effective) -> str:
+    """Return what starts the processes: the run's own word, else the site's, else Slurm."""
+    said = effective.values.get("launcher")
+    site = effective.get("cluster.launcher")
+    return str(site if said is None and site else effective.get("launcher"))
+
+
 def secrets(effective: Effective) -> tuple[str, ...]:
     """Return the names of variables taken from the submitting shell."""
     return tuple(dict.fromkeys(effective.get("secrets") or ()))
@@ -255,13 +264,22 @@ def cluster(effective: Effective, hardware: Hardware) -> Cluster:
         "gpu_hours_limit",
         "compile_limit",
         "step_limit",
+        "watchdog_factor",
+        "watchdog_grace",
+        "signal_seconds",
+        "requeue",
+        "processes",
     )
     said = {name: effective.get(f"cluster.{name}") for name in as_said}
     architecture = effective.get("cluster.node_architecture") or hardware.cpu_architecture
     return Cluster(
         **said,
+        preflight=any(effective.get(f"cluster.{name}") for name in _PREFLIGHT),
+        preflight_retry=effective.get("cluster.preflight_retry"),
         launcher=effective.get("cluster.launcher") or "",
+        devices=effective.get("cluster.devices") or "",
         cpus_per_task=cpus,
         directives=tuple(effective.get("cluster.directives") or ()),
         architecture=architecture or "",
+        kubernetes=kubernetes(effective),
     )

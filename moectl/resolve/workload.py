@@ -75,6 +75,8 @@ def workload(part: Part, the_basis: Basis) -> tuple[Workload, list[str]]:
 
     given = the_basis.given
     image, told = _image(part, the_basis)
+    if part.manifest is not None and not part.is_maxtext and part.flags is None:
+        told = []  # nothing of it depends on a release
     layout = _filled(part.layout, given)
     devices = _number(layout.gpus)
     values: Mapping[str, Any] = {}
@@ -112,6 +114,7 @@ def workload(part: Part, the_basis: Basis) -> tuple[Workload, list[str]]:
         batch=part.batch,
         step=part.step,
         manifest=part.manifest,
+        alone=part.alone,
     )
     return made, told
 

@@ -96,8 +96,8 @@ def _hub_fault(text: str, name: str) -> NameFault | None:
     if slash and is_registry(first):
         scheme = text[: len(text) - len(name)]
         return NameFault(
-            f"has no # after the registry: enroot before 4.0 asks Docker Hub for an image named "
-            f"{first}/..., unless its credentials name that registry",
+            f"has no # after the registry: enroot before 4.0, if its credentials do not name that "
+            f"registry, asks Docker Hub for an image whose name begins with {first}/",
             f"{scheme}{name.replace(f'{first}/', f'{first}#', 1)}",
             certain=first == "localhost",
         )

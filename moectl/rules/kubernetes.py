@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from moectl.errors import shown
-from moectl.rules import kubernetes_env, kubernetes_gpus
+from moectl.rules import kubernetes_env, kubernetes_gpus, kubernetes_ranks
 from moectl.rules.kubernetes_read import (
     facts,
     first,
@@ -68,7 +68,8 @@ RULES.all.extend(
 )
 
 
-RULES.all.extend([*kubernetes_env.RULES.all, *kubernetes_gpus.RULES.all])
+for module in (kubernetes_env, kubernetes_ranks, kubernetes_gpus):
+    RULES.all.extend(module.RULES.all)
 
 
 @RULES.rule(

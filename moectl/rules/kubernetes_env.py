@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from moectl.errors import shown
 from moectl.facts.environment import load
@@ -13,14 +13,12 @@ from moectl.rules.kubernetes_read import (
     all_containers,
     containers_of,
     env_of,
-    facts,
 )
 from moectl.rules.rule import Fault, rules
+from moectl.rules.versions import is_placeholder
 from moectl.settings.sources.containers import REFERENCE, Entry
 from moectl.settings.sources.manifest import is_template, steers_between
 from moectl.settings.sources.pods import (
-    Path,
-    Pod,
     entries,
     gpus,
     jobs,
@@ -28,13 +26,11 @@ from moectl.settings.sources.pods import (
     mapping,
     pods,
 )
-from moectl.workload import MARK, Manifest, Workload
+from moectl.workload import MARK, Workload
 
 RULES = rules()
 _API: Final = "Kubernetes API reference v1.33"
 _JOBSET: Final = "JobSet v0.12.0"
-_ONE_PROCESS_A_POD: Final = "gpu"  # MaxText 0.2.5 utils/max_utils.py:278-347
-_PYTHON: Final = frozenset({"", "python", "python3"})
 _KINDS: Final[dict[type, str]] = {
     bool: "a boolean",
     int: "a number",
@@ -215,70 +211,20 @@ def coordinator(w: Workload) -> Iterator[Fault]:
         found = _POD_OF_JOBSET.fullmatch(host)
         wrong = ""
         if found is None or found["job"].removeprefix(f"{name}-") not in groups:
-            wrong = f"{host} is no pod of this JobSet, whose jobs are {', '.join(sorted(groups))}"
+            wrong = (
+                f"{host} is no pod of this JobSet: its replicated jobs are "
+                f"{', '.join(sorted(groups))}, and a pod is {name}-<job>-<index>-<pod>"
+            )
         elif domain.partition(".")[0] != subdomain:
-            wrong = f"its pods are found under {subdomain}, not {domain or 'their bare names'}"
+            said = f"under {domain}" if domain else "by its bare name"
+            wrong = f"{host} is looked for {said}, and its pods are under {subdomain}"
         elif network.get("enableDNSHostnames") is False:
-            wrong = "enableDNSHostnames is false, so that its pods have no names"
+            wrong = f"enableDNSHostnames is false, so that no pod has a name like {host}"
         if wrong:
             # What another program does with the name is not known.
             severity: Severity = "error" if w.is_maxtext else "warning"
             origin = w.environment[variable].origin
-            yield Fault(variable, f"{wrong}.", origin, f"e.g. {wanted}", severity)
-
-
-@RULES.rule(
-    "K8S163",
-    "rendezvous that cannot take place",
-    reason="With JAX_COORDINATOR_IP set, hardware=gpu makes whole numbers of NNODES and NODE_RANK, "
-    "which stops where one is not set; and JAX waits for exactly NNODES processes.",
-    remedy="set NNODES to the number of pods, and NODE_RANK to the pod's index",
-    source="MaxText 0.2.5 utils/max_utils.py:318-347",
-)
-def rendezvous(w: Workload) -> Iterator[Fault]:
-    """Find a coordinator without count or rank, and a count that is not that of the pods."""
-    manifest = w.manifest
-    if manifest is None or not w.is_maxtext or w.value("hardware") != _ONE_PROCESS_A_POD:
-        return
-    address, *needed = facts()["rendezvous"]
-    if address not in w.environment:
-        return
-    where = w.environment[address].origin
-    known_all = not is_template(manifest) and not any(
-        container.get("envFrom") for _, _, container in _all(manifest)
-    )
-    for name in needed:
-        if name in facts()["rendezvous_numbers"] and name not in w.environment and known_all:
-            yield Fault(
-                name,
-                f"{address} is set and {name} is not: MaxText stops at int(None).",
-                where,
-                f"add an entry {name}, e.g. {facts()['rendezvous_numbers'][name]}",
-            )
-    count_name = next(iter(facts()["rendezvous_numbers"]))
-    said = w.variable(count_name)
-    processes = w.layout.nodes.value if w.layout.nodes is not None else None
-    started_by_hand = w.step is None or w.step.program in _PYTHON
-    if said is None or not said.isdigit() or not isinstance(processes, int) or not started_by_hand:
-        return
-    if int(said) != processes:
-        waits = (
-            "JAX waits for more processes than there are"
-            if int(said) > processes
-            else (f"{processes - int(said)} of them have a rank that does not exist")
-        )
-        yield Fault(
-            count_name,
-            f"{count_name} is {said}, and there are {processes} pods: {waits}.",
-            w.environment[count_name].origin,
-            f'{count_name}: "{processes}"',
-        )
-
-
-def _all(manifest: Manifest) -> Iterator[tuple[Pod, Path, Mapping[str, Any]]]:
-    for pod in pods(manifest):
-        for path, container in pod.containers:
-            yield pod, path, container
+            yield Fault(variable, f"{wrong}.", origin, f"{variable}={wanted}", severity)
 
 
 @RULES.rule(
@@ -317,6 +263,8 @@ def floating_image(w: Workload) -> Iterator[Fault]:
     for manifest, _, path, container in containers_of(w):
         image = known(container.get("image"))
         if not image or "@" in image or "$" in image or gpus(container) is None:
+            continue
+        if is_placeholder(image):
             continue
         tag = image.rpartition("/")[2].partition(":")[2]
         if tag in {"", "latest"}:

@@ -93,6 +93,22 @@ def environment_is_closed(batch: Batch) -> bool:
     return _SOURCED.search(batch.text) is None
 
 
+def closed_container(w: Workload) -> Step | None:
+    """Return the container that the command of a script runs in, if it has none of its variables.
+
+    Docker and its relatives hand on what -e and --env-file name, and nothing else.
+    """
+    from moectl.facts.launchers import load  # noqa: PLC0415
+
+    step, found = w.step, None
+    while step is not None:
+        program = load().program(step.program)
+        if program is not None and program.role == "container":
+            found = None if program.keeps_environment else step
+        step = step.inside[0] if len(step.inside) == 1 else None
+    return found
+
+
 def line_origin(w: Workload, line: int, column: int | None = 1) -> Origin:
     """Return the place of a line of the workload's file."""
     return Origin(w.origin.layer, w.origin.file, line, column)

@@ -7,6 +7,7 @@ from typing import Any
 
 from moectl.errors import nearest, shown
 from moectl.facts.maxtext import Catalogue
+from moectl.facts.own_configs import is_own
 from moectl.findings import Severity
 from moectl.resolve.effective import (
     NO_MODEL,
@@ -42,7 +43,7 @@ def lost_value(w: Workload) -> Iterator[Fault]:
         return
     name = model_name(w.config, w.arguments)
     for row in lost(w.config, w.arguments, keys):
-        if row.differs:
+        if row.differs and not is_own(row.said.origin):
             sentence = (
                 f"{row.key} is {shown(row.said.value)} here, but MaxText's file of {name} says "
                 f"{shown(row.model)}, and that counts"

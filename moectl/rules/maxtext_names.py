@@ -10,6 +10,8 @@ from typing import Any
 from moectl.errors import nearest, shown
 from moectl.facts import maxtext
 from moectl.facts.maxtext import Catalogue
+from moectl.facts.own_configs import is_own
+from moectl.facts.own_configs import release as own_release
 from moectl.facts.yaml_facts import read
 from moectl.resolve.effective import based_on
 from moectl.rules.maxtext_trainer import Trainer, elsewhere, trainer
@@ -45,6 +47,8 @@ def unknown_key(w: Workload) -> Iterator[Fault]:
     for name, value, argument in all_said(w):
         if exists(keys, name, argument=argument):
             continue
+        if is_own(value.origin) and own_release() != keys.release:
+            continue  # the config of the release that is judged may lack it as well
         if whose is not None:
             yield from _unknown_of(whose, name, value, keys, argument=argument)
             continue

@@ -9,6 +9,7 @@ from moectl.rules.launching import (
     PROCESS_PER_GPU,
     PROCESS_PER_NODE,
     SRUN,
+    closed_container,
     environment_is_closed,
     mode,
     place,
@@ -41,8 +42,8 @@ _COORDINATOR = "JAX_COORDINATOR_IP"
 )
 def one_process_a_gpu(w: Workload) -> Iterator[Fault]:
     """Compare processes and GPUs, by node where both are known, else in all."""
-    if slurm_mode(w) != PROCESS_PER_GPU or LOCAL_IDS in w.environment:
-        return
+    if slurm_mode(w) != PROCESS_PER_GPU or LOCAL_IDS in w.environment or w.alone:
+        return  # what no srun starts, RUN209 tells
     layout = w.layout
     per_node, gpus_per_node = whole(layout.processes_per_node), whole(layout.gpus_per_node)
     if per_node is not None and gpus_per_node and layout.processes_per_node:
@@ -174,6 +175,8 @@ def unnamed_gpus(w: Workload) -> Iterator[Fault]:
         return
     if _COORDINATOR not in w.environment or set(_DEVICE_VARIABLES) & set(w.environment):
         return
+    if w.alone or closed_container(w) is not None:
+        return  # JAX finds no task of Slurm, and takes every GPU it sees
     per_node, gpus = whole(w.layout.processes_per_node), whole(w.layout.gpus_per_node)
     if per_node != 1 or gpus is None or gpus < 2 or w.step is None:
         return

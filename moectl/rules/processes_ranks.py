@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from moectl.errors import shown
 from moectl.rules.launching import (
-    PROCESS_PER_GPU,
     PROCESS_PER_NODE,
     SRUN,
+    closed_container,
     environment_is_closed,
     known,
     mode,
@@ -17,7 +17,8 @@ from moectl.rules.launching import (
     whole,
 )
 from moectl.rules.rule import Fault, rules
-from moectl.workload import MARK, Text, Workload
+from moectl.settings.layout import script_layout
+from moectl.workload import MARK, Step, Text, Workload
 
 RULES = rules()
 
@@ -36,6 +37,7 @@ _TASK_VARIABLES = (
 )
 # Slurm gives every task its own value of these, and the batch script that of its first task.
 _OF_ONE_TASK = ("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID")
+_HANDS_ON = ("-e", "--env")
 _PYTHON = ("python", "python3")
 
 
@@ -186,9 +188,15 @@ def not_in_srun(w: Workload) -> Iterator[Fault]:
     if w.kind == "variables":
         yield from _task_by_hand(w)
         return
-    if mode(w) != PROCESS_PER_GPU or w.batch is None or w.step is None:
+    if not mode(w) or w.batch is None or w.step is None:
         return
-    if w.step.program not in _PYTHON or w.step not in w.batch.steps:
+    if mode(w) == PROCESS_PER_NODE:
+        yield from _idle_nodes(w)
+        return
+    if (container := closed_container(w)) is not None and not w.alone:
+        yield from _not_handed_on(w, container)
+        return
+    if not (w.alone or (w.step.program in _PYTHON and w.step in w.batch.steps)):
         return
     by_hand = [name for name in _TASK_VARIABLES if known(w.environment.get(name)) is not None]
     absent = [name for name in _TASK_VARIABLES if name not in w.environment]
@@ -208,6 +216,44 @@ def not_in_srun(w: Workload) -> Iterator[Fault]:
             "node, and JAX finds no number of processes for it",
             w.step.origin,
             "srun in front of the command",
+        )
+
+
+def _not_handed_on(w: Workload, container: Step) -> Iterator[Fault]:
+    """Find a container in a task of srun that does not get the variables of the task."""
+    if w.step is None or w.step.program != SRUN:
+        return
+    names = set(w.environment)
+    for option in container.options:
+        if option.name == "--env-file" or (option.name in _HANDS_ON and option.value is None):
+            return  # what it hands on is not known
+        if option.name in _HANDS_ON and option.value is not None:
+            name = option.value.text.partition("=")[0]
+            if MARK in name:
+                return
+            names.add(name)
+    absent = [name for name in _TASK_VARIABLES if name not in names]
+    if absent and not any(MARK in option.name for option in container.options):
+        yield Fault(
+            SRUN,
+            f"{container.program} hands on only the variables it is told to: JAX does not "
+            f"find {', '.join(absent)}, and takes the process for no task",
+            container.origin,
+            " ".join(f"-e {name}" for name in absent),
+        )
+
+
+def _idle_nodes(w: Workload) -> Iterator[Fault]:
+    """Find one process a node that starts on the first of several nodes only."""
+    if not w.alone or w.batch is None or w.step is None:
+        return
+    nodes = whole(script_layout(w.batch, None).nodes)
+    if nodes is not None and nodes > 1:
+        yield Fault(
+            SRUN,
+            f"without srun it starts on the first of the {nodes} nodes only; the others stay idle",
+            w.step.origin,
+            "srun --ntasks-per-node=1 in front of the command, or --nodes=1",
         )
 
 

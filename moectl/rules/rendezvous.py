@@ -12,6 +12,7 @@ from moectl.rules import rendezvous_lists
 from moectl.rules.launching import (
     PROCESS_PER_GPU,
     PROCESS_PER_NODE,
+    SRUN,
     environment_is_closed,
     known,
     mode,
@@ -175,8 +176,11 @@ def port(w: Workload) -> Iterator[Fault]:
                 origin,
                 severity="warning",
             )
-        elif spoken(w, "--exclusive") is None and w.batch is not None:
-            yield from _shared(name, plain, origin, whole(w.layout.gpus_per_node))
+        elif spoken(w, "--exclusive") is None and w.batch is not None and w.manifest is None:
+            # A script without a scheduler runs on somebody's own machines.
+            shares = w.batch.scheduled or (w.step is not None and w.step.program == SRUN)
+            gpus = whole(w.layout.gpus_per_node) if shares else _WHOLE_NODE
+            yield from _shared(name, plain, origin, gpus)
 
 
 def _shared(name: str, plain: int, origin: Origin, gpus: int | None) -> Iterator[Fault]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from moectl.errors import shown
 from moectl.rules.launching import SBATCH, SRUN, known, option_text, place, steps
 from moectl.rules.rule import Fault, rules
+from moectl.settings.layout import is_heterogeneous
 from moectl.workload import MARK, Option, Step, Workload
 
 RULES = rules()
@@ -44,9 +45,9 @@ def export_list(w: Workload) -> Iterator[Fault]:
                 step.environment[_EXPORT_VARIABLE].origin,
                 f"export {_EXPORT_VARIABLE}={_ALL}",
             )
-        if option is None or step.program not in {SRUN, SBATCH}:
+        if option is None or step.program not in {SRUN, SBATCH} or _is_job_of_its_own(step):
             continue
-        text = option_text(option)
+        text = _list_of(option)
         if text is None or not _drops(text):
             continue
         lost = (
@@ -66,10 +67,19 @@ def export_list(w: Workload) -> Iterator[Fault]:
     yield from _directive(w)
 
 
+def _is_job_of_its_own(step: Step) -> bool:
+    """Whether sbatch is given a job that is judged with these options as its directives."""
+    if step.program != SBATCH or not step.inside:
+        return False
+    from moectl.settings.shell import maxtext_commands  # noqa: PLC0415 - it is there by now
+
+    return any(True for inside in step.inside for _ in maxtext_commands(inside))
+
+
 def _directive(w: Workload) -> Iterator[Fault]:
     """Judge #SBATCH --export, which srun takes over unless it is told otherwise."""
     option = w.batch.directive("--export") if w.batch is not None else None
-    text = option_text(option)
+    text = _list_of(option)
     if option is None or text is None or w.batch is None or not _drops(text):
         return
     if _EXPORT_VARIABLE in w.batch.text:
@@ -91,6 +101,16 @@ def _directive(w: Workload) -> Iterator[Fault]:
 
 def _says_export(step: Step) -> bool:
     return any(option.name == "--export" or MARK in option.name for option in step.options)
+
+
+def _list_of(option: Option | None) -> str | None:
+    """Return a list of variables whose names are known; a value that is not is left open."""
+    if option is None or option.value is None:
+        return None
+    text = option.value.text
+    if any(MARK in item.partition("=")[0] for item in text.split(",")):
+        return None
+    return text.replace(MARK, "…")
 
 
 def _drops(text: str) -> bool:
@@ -117,8 +137,10 @@ def task_cpus(w: Workload) -> Iterator[Fault]:
     """Find srun without the CPUs a task that the directives ask for."""
     asked = w.batch.directive(_CPUS) if w.batch is not None else None
     text = option_text(asked)
-    if asked is None or text is None or text == "1":
+    if asked is None or text is None or text == "1" or w.batch is None:
         return
+    if is_heterogeneous(w.batch):
+        return  # which component a directive is of is not told
     for step in steps(w):
         if step.program != SRUN or _CPU_VARIABLE in step.environment:
             continue

@@ -19,6 +19,8 @@ NEEDS = {"te_moe_block": "te_moe_block"}
 _MONTH = r"(\d\d)\.(0[1-9]|1[0-2])(?![0-9.])"
 _DATE = r"(?<!\d)20\d\d-?(0[1-9]|1[0-2])-?([0-2]\d|3[01])(?!\d)"
 GIVEN = "--image"
+# Of a name that somebody is to fill in.
+_PLACEHOLDERS = ("<", ">", "{", "your", "xxx", "changeme", "replace", "todo", "placeholder", "...")
 _SCHEMES = ("docker://", "dockerd://", "podman://")
 
 
@@ -115,6 +117,8 @@ def _unfixed(w: Workload) -> Iterator[Fault]:
 def _between(w: Workload) -> Iterator[Fault]:
     if w.image is None or w.image.date is None or _named(w) is None or w.image.probed:
         return
+    if not _matters(w):
+        return
     from moectl.facts import versions  # noqa: PLC0415
 
     chosen = versions.releases_for(w.image)
@@ -139,6 +143,8 @@ def _between(w: Workload) -> Iterator[Fault]:
 def _outside(w: Workload) -> Iterator[Fault]:
     if w.image is None or w.image.date is None or _named(w) is None or w.image.probed:
         return
+    if not _matters(w):
+        return
     from moectl.facts import versions  # noqa: PLC0415
 
     notes = [n for n in versions.releases_for(w.image).notes if " than every catalogued " in n]
@@ -157,7 +163,9 @@ def _outside(w: Workload) -> Iterator[Fault]:
 )
 def _unknown(w: Workload) -> Iterator[Fault]:
     reference = _named(w)
-    if reference is None or w.image is None or w.image.probed:
+    if reference is None or w.image is None or w.image.probed or not _matters(w):
+        return
+    if is_placeholder(reference):
         return
     if images.provides(reference, "") is None and _month(reference) is None:
         yield Fault(
@@ -183,6 +191,8 @@ def _moving(w: Workload) -> Iterator[Fault]:
         return
     if reference.startswith(("/", "./")) or "@" in reference or "$" in reference:
         return
+    if not _matters(w) or is_placeholder(reference):
+        return
     tag = tag_of(reference)
     if tag is None:
         yield Fault(
@@ -190,6 +200,18 @@ def _moving(w: Workload) -> Iterator[Fault]:
         )
     elif tag in read("images.yaml")["moving_tags"]:
         yield Fault(FIELD, f"the tag {tag} of {reference} moves", first_origin_of(w))
+
+
+def is_placeholder(reference: str) -> bool:
+    """Whether an image is named by words that somebody is to fill in."""
+    return any(word in reference.lower() for word in _PLACEHOLDERS)
+
+
+def _matters(w: Workload) -> bool:
+    """Whether the image is that of the run: a helper without GPUs may be any."""
+    if w.manifest is None or w.is_maxtext or w.flags is not None:
+        return True
+    return w.layout.gpus_per_node is not None or w.layout.gpus is not None
 
 
 def provides(reference: str, what: str) -> bool | None:
@@ -249,11 +271,14 @@ def _bare(text: str) -> str:
 
 
 def _images_of_steps(w: Workload) -> Iterator[tuple[str, Origin]]:
-    from moectl.rules.launching import slurm_options  # noqa: PLC0415
+    from moectl.rules.launching import slurm_options, steps  # noqa: PLC0415
 
     for _, option in slurm_options(w):
         if option.name == "--container-image" and option.value is not None and option.value.known:
             yield option.value.text, option.value.origin
+    for step in steps(w):
+        if len(step.words) > 1 and step.words[0].text == "run" and step.words[1].known:
+            yield step.words[1].text, step.words[1].origin
 
 
 def _images_of_pods(w: Workload) -> Iterator[tuple[str, Origin]]:

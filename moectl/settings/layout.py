@@ -55,12 +55,17 @@ _TASK_OPTIONS: Final = (
 )
 
 
-def script_layout(batch: Batch, step: Step | None) -> Layout:
+def script_layout(
+    batch: Batch, step: Step | None, *, alone: bool | None = None, again: bool = False
+) -> Layout:
     """Return the layout of the processes that a step starts.
 
     Args:
         batch: the script; its directives hold for every step.
         step: the command that starts the processes; None for the allocation alone.
+        alone: whether the batch script runs the step itself, on its own node; None when that
+            is to be told from the step.
+        again: whether it may run it several times at once, as a loop does.
 
     Returns:
         Nodes, processes, GPUs (all) and GPUs and CPUs a process; None where nobody said
@@ -77,7 +82,17 @@ def script_layout(batch: Batch, step: Step | None) -> Layout:
     gpus, per_node, per_process = _gpus(said)
     processes, processes_per_node = _processes(said, nodes, gpus, per_process, launched)
     if step is not None and not launched:
-        processes, processes_per_node = _alone(batch, step, nodes)
+        if alone is None:
+            alone = step.program in _PLAIN and step in batch.steps
+        unknown = Value(UNKNOWN, step.origin)
+        processes = processes_per_node = unknown if again else None
+        if alone and (batch.scheduled or nodes is not None or again):
+            one = Value(1, step.origin)
+            if gpus is not None and (nodes is None or nodes.value != 1):
+                # How Slurm spreads them over the nodes is not said.
+                gpus = _divided(gpus, nodes) or Value(UNKNOWN, gpus.origin)
+            nodes = one
+            processes = processes_per_node = unknown if again else one
     processes_per_node = processes_per_node or _divided(processes, nodes)
     if per_node is None and per_process is not None:
         per_node = _product(per_process, processes_per_node)
@@ -287,17 +302,6 @@ def _processes(
     if launched and nodes is not None:
         return nodes, Value(1, nodes.origin)  # srun's default is one task a node
     return None, None
-
-
-def _alone(batch: Batch, step: Step, nodes: Value | None) -> tuple[Value | None, Value | None]:
-    """Return the processes of a command without srun, where it stands in the script itself.
-
-    It runs once, on the first node. Other launchers are not read, so nothing is known of them.
-    """
-    if nodes is None or step.program not in _PLAIN or step not in batch.steps:
-        return None, None
-    one = Value(1, step.origin)
-    return one, one if nodes.value == 1 else None
 
 
 def _known_or_unknown(value: Value | None) -> Value | None:

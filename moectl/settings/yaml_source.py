@@ -112,7 +112,13 @@ def _guarded(text: str, path: str, compose: Callable[[str], Any]) -> Any:
         sentence = f"not YAML: {' '.join(str(error.problem or error.context).split())}"
         if mark and _stands_tab(text, mark.line, mark.column):
             sentence = TAB
-        raise SourceError(path, mark.line + 1 if mark else None, sentence) from None
+        if mark is None:
+            raise SourceError(path, None, sentence) from None
+        last = text.rstrip().count("\n")
+        if mark.line > last and error.context_mark and error.context_mark.line <= last:
+            # The text ends inside something; where that begins is what has to be mended.
+            sentence += f" {error.context} from line {error.context_mark.line + 1} on"
+        raise SourceError(path, min(mark.line, last) + 1, sentence) from None
     except YAMLError as error:
         reason = getattr(error, "reason", "") or "it has characters YAML does not allow"
         raise SourceError(path, None, f"not YAML: {reason}") from None

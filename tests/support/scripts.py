@@ -9,6 +9,7 @@ from moectl.findings import Finding
 from moectl.rules.rule import Rules
 from moectl.settings.layout import script_layout
 from moectl.settings.shell import maxtext_commands, read_script
+from moectl.settings.sources.commands import is_alone
 from moectl.values import Hardware, Origin, Value
 from moectl.workload import UNKNOWN, Layout, Workload
 
@@ -47,7 +48,8 @@ def script(
             arguments[key] = Value(_typed(value) if word.known else UNKNOWN, word.origin)
     launched = (step for step in batch.steps if step.program == "srun")
     step = start.step if start else next(launched, None)
-    found = layout or script_layout(batch, step)
+    alone = start is not None and batch.scheduled and is_alone(start.steps)
+    found = layout or script_layout(batch, step, alone=alone)
     return Workload(
         kind="script",
         origin=Origin("script", NAME, 1, 1),
@@ -61,6 +63,7 @@ def script(
         hardware=hardware,
         batch=batch,
         step=step,
+        alone=alone,
     )
 
 

@@ -20,6 +20,7 @@ from moectl.settings.shell.read import (
     stray_directives,
     unexported,
 )
+from moectl.settings.shell.source import is_template
 from moectl.settings.shell.worlds import CERTAIN, LIKELY, ShellFault, World
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ShellFault",
     "UnreadRest",
     "World",
+    "is_template",
     "made_file",
     "maxtext_commands",
     "read",

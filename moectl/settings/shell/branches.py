@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from moectl.settings.shell.source import unknown
 from moectl.settings.shell.state import State
 from moectl.settings.shell.syntax import Case, Command, Group, If, Item, Loop, Simple, Word
+from moectl.settings.shell.worlds import defaults_of
 from moectl.workload import MARK, Text
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class Branches:
         everything = False
         chosen: State | None = None
         value = self._fold.expander().one(case.word)
+        if self._fold.budget.notes.world.branch is not None and defaults_of(value.pieces):
+            value = unknown(value.origin)  # somebody sets it, so that the branch is taken
         for number, (patterns, body) in enumerate(case.branches):
             matches = [self._matches(value, pattern) for pattern in patterns]
             if not case.falls and not any(match is not False for match in matches):

@@ -174,18 +174,26 @@ class Builtins:
                 self._fold.state.functions.pop(word.text, None)
 
     def _set(self, words: Sequence[Text]) -> None:
+        """Apply options, and give the positional parameters; each o takes a word for itself."""
         state = self._fold.state
-        for place, word in enumerate(words[1:], 2):
-            text = word.text
-            if text in {"--", "-"} or text[:1] not in {"-", "+"}:
-                start = place if text == "--" else place - 1
-                state.arguments = tuple(words[start:])
+        at = 1
+        while at < len(words):
+            text = words[at].text
+            if text in {"--", "-"}:
+                if text == "--" or at + 1 < len(words):
+                    state.arguments = tuple(words[at + 1 :])
                 return
-            follows = words[place].text if place < len(words) else ""
-            if "a" in text[1:] or (text[1:] == "o" and follows == "allexport"):
+            if text[:1] not in {"-", "+"}:
+                state.arguments = tuple(words[at:])
+                return
+            at += 1
+            turned = "a" in text[1:]
+            for _ in range(text[1:].count("o")):
+                if at < len(words) and words[at].text[:1] not in {"-", "+"}:
+                    turned |= words[at].text == "allexport"
+                    at += 1
+            if turned:
                 state.exports_all = text[0] == "-"
-            if text[1:].endswith("o"):
-                return
 
     def _shift(self, words: Sequence[Text]) -> None:
         state = self._fold.state

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from moectl.facts.launchers import load as launchers
 from moectl.settings.shell.syntax import Part, Word
-from moectl.settings.shell.worlds import as_default
-from moectl.workload import Text
+from moectl.settings.shell.worlds import as_default, defaults_of
+from moectl.workload import MARK, Text
 
 if TYPE_CHECKING:
     from moectl.settings.shell.expand import Expander
@@ -31,6 +32,9 @@ def outside(expander: Expander, part: Part) -> Text | None:
             found = as_default(expander.one(part.word), part.name)
     if part.operator in {":=", "="}:
         expander.state.assign(part.name, found or expander.unknown(part))
+        if part.operator == ":=" and expander.one(part.word).text.replace(MARK, ""):
+            variables = expander.state.variables
+            variables[part.name] = replace(variables[part.name], filled=True)
     return found
 
 
@@ -79,5 +83,9 @@ def tested(expander: Expander, words: Sequence[Word], *, split: bool) -> list[st
                 expander.budget.notes.leaned = True
                 texts += [""] if part.quoted or not split else []
                 continue
-        texts += [w.text for w in (expander.fields([word]) if split else [expander.one(word)])]
+        open_choice = expander.budget.notes.world.branch is not None
+        texts += [
+            MARK if open_choice and defaults_of(w.pieces) else w.text
+            for w in (expander.fields([word]) if split else [expander.one(word)])
+        ]
     return texts

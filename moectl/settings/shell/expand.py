@@ -224,7 +224,7 @@ class Expander:
         if variable is None:
             return outside(self, part)
         text = variable.text
-        filled = None if text is None else _filled(text)
+        filled = None if text is None else variable.filled or _filled(text)
         if part.operator == "":
             return Text(()) if text is None else text
         colon = part.operator.startswith(":")

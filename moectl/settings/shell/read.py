@@ -11,14 +11,17 @@ from moectl.settings.shell.directives import directives, stray
 from moectl.settings.shell.doubts import Doubts, doubted
 from moectl.settings.shell.environments import exported
 from moectl.settings.shell.fold import Fold
+from moectl.settings.shell.paths import script_key
 from moectl.settings.shell.slips import unexported as unexported_settings
 from moectl.settings.shell.source import Source
 from moectl.settings.shell.state import Budget, ReadingStopped, State, Variable
 from moectl.settings.shell.worlds import CERTAIN, Notes, ShellFault, World
 from moectl.values import Origin
-from moectl.workload import Batch, Option, Step, Text
+from moectl.workload import MARK, Batch, Option, Step, Text, last
 
 __all__ = ["Reading", "Script", "UnreadRest", "read", "read_script", "stray_directives"]
+
+_NODES = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")  # sbatch(1) of Slurm 22.05.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,8 @@ def read(
     notes.chain.append(posixpath.normpath(path))
     start = exported(found, environment or {})
     state = State({name: Variable(value, exported=True) for name, value in start.items()})
+    if world.assumes:
+        state.variables |= _of_slurm(found)
     fold = Fold(source, state, Budget(notes=notes))
     complete = True
     try:
@@ -145,6 +150,15 @@ def read(
     )
 
 
+def _of_slurm(options: tuple[Option, ...]) -> dict[str, Variable]:
+    """Return what Slurm tells a job of its nodes, where nobody overrides the directives."""
+    nodes = last(options, ["--nodes"])
+    text = nodes.value if nodes is not None else None
+    if text is None or not text.text.isascii() or not text.text.isdigit():
+        return {}
+    return dict.fromkeys(_NODES, Variable(text))
+
+
 def _doubts(notes: Notes, steps: tuple[Step, ...]) -> Doubts:
     certain = notes.world == CERTAIN
     places, names = ({}, {}) if certain else doubted(steps)
@@ -182,7 +196,7 @@ def unexported(text: str, path: str = "") -> Mapping[str, Text]:
     return read(text, path).unexported
 
 
-def made_file(files: Mapping[str, Text], path: str) -> str | None:
+def made_file(files: Mapping[str, Text], path: Text) -> str | None:
     """Return the text of a file that a script writes, for reading it in the script's place.
 
     Args:
@@ -190,11 +204,12 @@ def made_file(files: Mapping[str, Text], path: str) -> str | None:
         path: as a command of the script names it.
 
     Returns:
-        The text with empty lines before it, so that its lines are those of the script; None
-        when the script does not write it, or when not all of it is known or stands together.
+        The text with empty lines before it, so that its lines are those of the script, and MARK
+        for what is not known; None when the script does not write it, or when it does not stand
+        together.
     """
-    found = files.get(path.removeprefix("./"))
-    if found is None or not found.known or not found.pieces:
+    found = files.get(script_key(path))
+    if found is None or not found.pieces or found.text == MARK:
         return None
     ends = [piece for piece in found.pieces if "\n" in piece.text]
     first = (ends or found.pieces)[0].origin.line or 1

@@ -2,12 +2,49 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from moectl.values import Origin
 from moectl.workload import MARK, Piece, Text
+
+# Counts are bounded, so that no line makes a search slow. Go templates in the arguments of a
+# program (`docker ps --format {{.Names}}`) are filled in by that program: they are unknown alike.
+_FILLED = re.compile(r"\$?\{\{-?[ \t]{0,20}[A-Za-z_.$\"'(][^{}\n]{0,300}\}\}|\{%[^\n]{0,300}?%\}")
+_STEERS = re.compile(
+    r"[ \t]*(?:\{%.*%\}|\{#.*#\}|\{\{-?[ \t]*(?:/\*.*\*/|(?:if|else|end|range|with|define|block|"
+    r"template)\b.*|\$\w+[ \t]*:?=.*)\}\})[ \t]*\n?"
+)
+_TOLD = re.compile(r"\{%[^\n]{0,300}?%\}|\{\{-?(?:[ \t]+\.|[ \t]*[A-Za-z_$(\"'])")
+_LONGEST = 10_000
+
+
+def is_template(text: str) -> bool:
+    """Whether a script is to be filled in by Jinja, Helm or the like before it runs."""
+    return _has_holes(text) and _TOLD.search(text) is not None
+
+
+def _has_holes(text: str) -> bool:
+    return ("{{" in text or "{%" in text) and _FILLED.search(text) is not None
+
+
+def _of_template(line: str, start: Origin) -> list[Piece]:
+    """Return the pieces of a line of a template, unknown where something is filled in."""
+    if len(line) > _LONGEST:
+        return [Piece(line, start)]
+    if _STEERS.fullmatch(line):
+        return [Piece("\n", start)] if line.endswith("\n") else []
+    pieces: list[Piece] = []
+    at = 0
+    for found in _FILLED.finditer(line):
+        pieces.append(Piece(line[at : found.start()], replace(start, column=at + 1)))
+        pieces.append(Piece(MARK, replace(start, column=found.start() + 1), found.group()))
+        at = found.end()
+    pieces.append(Piece(line[at:], replace(start, column=at + 1)))
+    return pieces
 
 
 class Source:
@@ -25,15 +62,21 @@ class Source:
 
     @classmethod
     def of_file(cls, text: str, path: str) -> Source:
-        """Return a file's text; NUL, which no shell can pass on, becomes U+FFFD."""
+        """Return a file's text; NUL, which no shell can pass on, becomes U+FFFD.
+
+        What a template fills in is not known, and its own lines are left out.
+        """
         lines = text.replace(MARK, "\ufffd").replace("\r\n", "\n").split("\n")
         last = len(lines)
-        return cls(
-            [
-                Piece(line if number == last else f"{line}\n", Origin(path, path, number, 1))
-                for number, line in enumerate(lines, 1)
-            ]
-        )
+        template = _has_holes(text)
+        pieces: list[Piece] = []
+        for number, line in enumerate(lines, 1):
+            whole = line if number == last else f"{line}\n"
+            if template and ("{{" in line or "{%" in line or "{#" in line):
+                pieces += _of_template(whole, Origin(path, path, number, 1))
+            else:
+                pieces.append(Piece(whole, Origin(path, path, number, 1)))
+        return cls(pieces)
 
     def origin(self, offset: int) -> Origin:
         """Return where the character at `offset` stands; past the end, where the last does."""

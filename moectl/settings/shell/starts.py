@@ -17,7 +17,7 @@ from moectl.settings.shell.paths import script_key
 from moectl.settings.shell.source import Source, joined
 from moectl.settings.shell.state import ReadingStopped, State, Variable
 from moectl.settings.shell.syntax import Redirect, Simple
-from moectl.settings.shell.wrappers import program_of, started_in, unwrapped
+from moectl.settings.shell.wrappers import program_of, python_words, started_in, unwrapped
 from moectl.workload import MARK, Option, Piece, Step, Text, last
 
 if TYPE_CHECKING:
@@ -80,13 +80,11 @@ class Starts:
                 fold.state.scripts.pop(key, None)
             elif not appends:
                 fold.state.scripts[key] = written
-                if MARK not in key:
-                    fold.budget.notes.files[key] = written
+                fold.budget.notes.files[key] = written
             elif key in fold.state.scripts:
                 fold.budget.spend(len(fold.state.scripts[key].pieces))
                 fold.state.scripts[key] += written
-                if MARK not in key:
-                    fold.budget.notes.files[key] = fold.state.scripts[key]
+                fold.budget.notes.files[key] = fold.state.scripts[key]
 
     def _steps(
         self, words: Sequence[Text], environment: Environment, fed: Text | None
@@ -121,14 +119,32 @@ class Starts:
                 return self._remote(launcher, words, environment, fed)
             case "python":
                 note_module(self._fold, words)
-                return (self._step(words, (), tuple(words[1:]), environment),)
-        inside = tuple(
+                inside = self._of_file(words, environment)
+                return (self._step(words, (), tuple(words[1:]), environment, inside),)
+        inside = self._of_texts(launcher, words, environment)
+        return (self._step(words, (), tuple(words[1:]), environment, inside),)
+
+    def _of_texts(
+        self, launcher: Launcher, words: Sequence[Text], environment: Environment
+    ) -> tuple[Step, ...]:
+        """Return what options with a shell command in them start."""
+        return tuple(
             step
             for option in split_all(launcher, words)
             if option.name in launcher.texts and option.value is not None
             for step in self._read(option.value, environment, ())
         )
-        return (self._step(words, (), tuple(words[1:]), environment, inside),)
+
+    def _of_file(self, words: Sequence[Text], environment: Environment) -> tuple[Step, ...]:
+        """Return what a program starts whose Python file is run: `python3 xpk.py ...`."""
+        found = python_words(words[1:])
+        if found is None or found[0] != "file":
+            return ()
+        name = found[1].text.rpartition("/")[2].removesuffix(".py")
+        launcher = launchers().programs.get(name)
+        if launcher is None or launcher.role != "program":
+            return ()
+        return self._of_texts(launcher, (found[1], *found[2]), environment)
 
     def _step(
         self,
@@ -161,6 +177,9 @@ class Starts:
             environment = exported(found.options, outer)
             if program == "sbatch":
                 options, inside = self._sbatch(found, environment, fed)
+                # What its command line says counts before the directives.
+                said = {option.name for option in found.options}
+                options = tuple(option for option in options if option.name not in said)
                 found = Split((*options, *found.options), found.rest)
             else:
                 inside = self._inner(found.rest, environment, fed)
@@ -226,7 +245,11 @@ class Starts:
         found = split(launcher, words[1:])
         command = found.rest[launcher.operands :]
         script = joined(command) if command else fed
-        inside = () if script is None else self._read(script, {}, ())
+        shell = program_of(command) if command and fed is not None else None
+        if shell is not None and shell.role == "shell":
+            inside = self._steps(command, {}, fed)  # `ssh host bash -s <<EOF`
+        else:
+            inside = () if script is None else self._read(script, {}, ())
         return (self._step(words, found.options, found.rest, environment, inside),)
 
     def _shell(

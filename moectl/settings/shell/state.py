@@ -42,11 +42,13 @@ class Variable:
         text: its value; None when it is certainly unset.
         items: the values of an array.
         exported: whether started commands get it.
+        filled: whether it is certainly not empty, although nobody knows its value.
     """
 
     text: Text | None
     items: tuple[Text, ...] | None = None
     exported: bool = False
+    filled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ _COMMON_SITE: Final = frozenset(
 _MODELS: Final = "models"
 _PLATFORM: Final = "hardware"
 _FEW: Final = 20
+_MOST_OTHERS: Final = 1  # keys of a run that a model file of another release may say
 _SLIP_LENGTH: Final = 5  # shorter names are near to anything
 
 
@@ -153,8 +154,17 @@ def _is_platform_of_maxtext(entry: _Entry, catalogue: Catalogue) -> bool:
 def _stands_on_model(entries: Iterable[_Entry]) -> bool:
     base = next(entry.value for entry in entries if entry.key == BASE_KEY)
     stem, ending = posixpath.splitext(posixpath.basename(base))
+    if posixpath.normpath(base) in read_fact(FACTS)["configs"] or _others(entries) > _MOST_OTHERS:
+        return False  # gpu/models/ holds whole configs; and what says how to run is one as well
     of_models = posixpath.basename(posixpath.dirname(base)) == _MODELS
     return of_models or (ending == ".yml" and stem in load(releases()[-1]).models())
+
+
+def _others(entries: Iterable[_Entry]) -> int:
+    """Count the keys of MaxText that no model file has."""
+    keys = {entry.key for entry in entries} - {BASE_KEY}
+    catalogue = load(releases()[-1])
+    return sum(catalogue.key(key) is not None and key not in _model_keys() for key in keys)
 
 
 def _is_model(entries: Iterable[_Entry]) -> bool:

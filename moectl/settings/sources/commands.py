@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import posixpath
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from moectl.facts.maxtext import Catalogue
+from moectl.facts.own_configs import BASE, BASE_KEY
 from moectl.findings import Finding
 from moectl.settings.sources.command_line import LAYER, read_arguments
 from moectl.settings.sources.maxtext_variables import read_variables
 from moectl.settings.sources.maxtext_yaml import (
-    BASE,
-    BASE_KEY,
     default_config,
-    own_configs,
     read_config,
+    read_own,
 )
 from moectl.settings.sources.source import MAX_PARTS, Open, Part, split_flags, unjudged
-from moectl.values import Value
+from moectl.settings.sources.templated import HOLE
+from moectl.values import Origin, Value
 from moectl.workload import MARK, UNKNOWN, Batch, Layout, Step, Text
 
 if TYPE_CHECKING:
@@ -32,6 +33,14 @@ _CHARACTERS: Final = 80  # of a script's text take as long as one step
 _AROUND: Final = 40
 _TEXT: Final = 4_000
 _IMAGE: Final = "--container-image"
+_SUBMIT: Final = frozenset({"sbatch", "salloc"})
+_WRAP: Final = "--wrap"
+_RANK: Final = "NODE_RANK"  # MaxText 0.2.5 utils/max_utils.py:342
+# Of a script in another file the text is not at hand here; it may read variables from a third.
+_OTHER_FILE: Final = "\n. script\n"
+# What runs in a shell, or in a container that it starts, runs where the shell does.
+_LOCAL: Final = frozenset({"python", "shell", "container"})
+_REGISTRY_IMAGES: Final = frozenset({"docker", "podman", "nerdctl"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +114,23 @@ def _config(
     files: Mapping[str, Text],
 ) -> tuple[dict[str, Value], list[Finding], list[str], list[str]]:
     if word is None:
-        return _default(start)
+        return _default(start, catalogue)
     from moectl.settings.shell import made_file  # noqa: PLC0415
 
     path, origin = word.text, word.origin
+    if (made := made_file(files, word)) is not None:
+        filled, left = _with_holes(made)
+        found = read_config(filled, name, open_file, catalogue)
+        return (
+            dict(found.values),
+            list(found.findings),
+            [*found.unread, *(["lines of it that are not known"] if left else [])],
+            list(found.told),
+        )
     if not word.known:
         shown_path = path.replace(MARK, "…")
         told = [f"the config {shown_path} is not known; only the command's words are judged"]
         return {BASE_KEY: Value(UNKNOWN, origin)}, [], [shown_path], told
-    if (made := made_file(files, path)) is not None:
-        found = read_config(made, name, open_file, catalogue)
-        return dict(found.values), list(found.findings), list(found.unread), list(found.told)
     text = open_file(path)
     folder = posixpath.dirname(name)
     if text is not None:
@@ -123,20 +138,38 @@ def _config(
         return dict(found.values), list(found.findings), list(found.unread), list(found.told)
     if posixpath.basename(path) == BASE:
         return {BASE_KEY: Value(BASE, origin)}, [], [], []
-    inside = path.rpartition("configs/")[2]
-    whose = "MaxText's own" if inside in own_configs() else "not beside the file"
-    told = [f"the config {path} is {whose}; what it says is not known here"]
+    own = read_own(path.rpartition("configs/")[2], origin, catalogue)
+    if own is not None:
+        return dict(own.values), [], [], list(own.told)
+    told = [f"the config {path} is not beside the file; what it says is not known here"]
     return {BASE_KEY: Value(UNKNOWN, origin)}, [], [path], told
 
 
+def _with_holes(made: str) -> tuple[str, bool]:
+    """Return a file with a placeholder for what is not known, and whether keys may be missing.
+
+    A line that is nothing else, or whose key is not known, may be any number of lines.
+    """
+    lines, left = [], False
+    for line in made.replace(MARK, HOLE).split("\n"):
+        key = line.partition(":")[0]
+        if HOLE in key and not line.lstrip().startswith(("#", "-")):
+            line, left = "", True  # noqa: PLW2901
+        lines.append(line)
+    return "\n".join(lines), left
+
+
 def _default(
-    start: MaxTextStart,
+    start: MaxTextStart, catalogue: Catalogue
 ) -> tuple[dict[str, Value], list[Finding], list[str], list[str]]:
     """Return the config that MaxText takes when a command names none."""
-    own = default_config(start.module)
-    value = Value(BASE if own == BASE else UNKNOWN, start.origin)
-    unread = [] if own == BASE else [own]
-    return {BASE_KEY: value}, [], unread, [f"no config is named, so MaxText takes its own {own}"]
+    name = default_config(start.module)
+    told = [f"no config is named, so MaxText takes its own {name}"]
+    own = read_own(name, start.origin, catalogue)
+    if own is not None:
+        return dict(own.values), [], [], told
+    value = Value(BASE if name == BASE else UNKNOWN, start.origin)
+    return {BASE_KEY: value}, [], [] if name == BASE else [name], told
 
 
 def parts_of_script(
@@ -149,8 +182,11 @@ def parts_of_script(
     findings: list[Finding] = []
     told: list[str] = []
     parts: list[Part] = []
-    view = _View(batch)
-    for found in started(batch.steps):
+    view, submits = _View(batch), False
+    found_all = started(batch.steps)
+    starts = Counter(found.origin for found in found_all)
+    ranks = _have_ranks(found_all)
+    for found in found_all:
         if len(parts) == MAX_PARTS:
             findings.append(unjudged("script", "commands", found.origin))
             break
@@ -158,7 +194,12 @@ def parts_of_script(
         findings += said.findings
         told += said.told
         environment, flags = split_flags(found.environment)
-        step, seen = _outer(found), view.of(len(parts), found.steps[0])
+        step = _outer(found)
+        seen, chain = _submitted(view.of(len(parts), found.steps[0]), found.steps)
+        submits |= len(chain) < len(found.steps)
+        again = starts[found.origin] > 1 or ranks
+        alone = is_alone(chain) and (seen.scheduled or again)
+        again |= found.conditional
         parts.append(
             Part(
                 kind=kind,
@@ -170,11 +211,15 @@ def parts_of_script(
                 flags=flags,
                 batch=seen,
                 step=step,
-                image=_image(seen, step),
-                layout=_layout(seen, step),
+                image=_image(seen, step) or _image_run(chain),
+                layout=_layout(seen, step, alone=alone, again=again),
                 unread=said.unread,
+                alone=alone,
             )
         )
+    if submits:
+        # What it hands to sbatch is a job of its own; its other commands are judged as well.
+        parts.append(Part(kind=kind, origin=Origin(LAYER, name, 1, 1), batch=batch))
     return parts or [_whole(batch, name, kind)], findings, told
 
 
@@ -220,8 +265,6 @@ def _outer(start: MaxTextStart) -> Step:
 
 
 def _whole(batch: Batch, name: str, kind: str) -> Part:
-    from moectl.values import Origin  # noqa: PLC0415
-
     launched = next((step for step in batch.steps if step.program in _LAUNCHERS), None)
     environment, flags = split_flags((launched or batch).environment)
     return Part(
@@ -242,7 +285,59 @@ def _image(batch: Batch, step: Step | None) -> Text | None:
     return None if option is None else option.value
 
 
-def _layout(batch: Batch, step: Step | None) -> Layout:
+def _submitted(batch: Batch, steps: tuple[Step, ...]) -> tuple[Batch, tuple[Step, ...]]:
+    """Return the job that a command stands in, and its steps there.
+
+    Args:
+        batch: the script that is read.
+        steps: the steps the command stands in, outermost first.
+
+    Returns:
+        The script itself, or what a command of it submits: the options of sbatch or salloc are
+        directives then. They hold for what they start, whatever the script itself asks for.
+    """
+    at = next((at for at in reversed(range(len(steps))) if steps[at].program in _SUBMIT), None)
+    if at is None:
+        return batch, steps
+    asked = tuple(option for option in steps[at].options if option.name != _WRAP)
+    inside = steps[at].inside or steps[at + 1 :]
+    other = any(step.origin.file != steps[at].origin.file for step in inside)
+    job = replace(
+        batch,
+        directives=asked,
+        steps=inside,
+        scheduled=True,
+        environment=steps[at].environment,
+        text=f"{batch.text}{_OTHER_FILE}" if other else batch.text,
+    )
+    return job, steps[at + 1 :]
+
+
+def is_alone(chain: Sequence[Step]) -> bool:
+    """Whether the batch script runs a command itself, through shells and containers at most."""
+    from moectl.facts.launchers import load  # noqa: PLC0415
+
+    found = [load().program(step.program) for step in chain]
+    return all(one is None or (one.role in _LOCAL and not one.elsewhere) for one in found)
+
+
+def _have_ranks(starts: Sequence[MaxTextStart]) -> bool:
+    """Whether the commands of a script say different ranks, so that they run side by side."""
+    said = (start.environment.get(_RANK) for start in starts)
+    return len({text.text for text in said if text is not None and text.known}) > 1
+
+
+def _image_run(chain: Sequence[Step]) -> Text | None:
+    """Return the image of the container that a command runs in, where a registry has it."""
+    for step in reversed(chain):
+        if step.program in _REGISTRY_IMAGES and len(step.words) > 1:
+            return step.words[1] if step.words[0].text == "run" else None
+    return None
+
+
+def _layout(
+    batch: Batch, step: Step | None, *, alone: bool | None = None, again: bool = False
+) -> Layout:
     from moectl.settings.layout import script_layout  # noqa: PLC0415
 
-    return script_layout(batch, step)
+    return script_layout(batch, step, alone=alone, again=again)

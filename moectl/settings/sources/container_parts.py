@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moectl.facts.maxtext import Catalogue
 from moectl.findings import Finding
@@ -24,9 +25,13 @@ from moectl.settings.sources.placed import UNKNOWN_WORD, Inner, Mover
 from moectl.settings.sources.pods import Path, Pod, known
 from moectl.settings.sources.scripts import faults_of
 from moectl.settings.sources.source import Open, Part, split_flags
-from moectl.workload import MARK, Step, Text
+from moectl.workload import MARK, Piece, Step, Text
+
+if TYPE_CHECKING:
+    from moectl.settings.shell import Doubts, World
 
 KIND = "manifest"
+_SPECIAL = re.compile(r'[\\"$`]')  # to a shell in double quotes
 Found = tuple[list[Part], list[Finding], list[str]]
 
 
@@ -39,12 +44,16 @@ class Files:
         beside: gives the text of a file beside it.
         maps: its ConfigMaps.
         used: the entries of them that some container has opened.
+        world: what the reading of their scripts takes for granted; nothing when None.
+        doubts: what those readings took for granted, with places in the manifest.
     """
 
     name: str
     beside: Open
     maps: Maps
     used: list[Item] = field(default_factory=list)
+    world: World | None = None
+    doubts: list[Doubts] = field(default_factory=list)
 
 
 class _Inside:
@@ -98,6 +107,8 @@ def parts_of_container(
         return _of_script(part, text, variables, inside, files, catalogue)
     step = Step("", (), tuple(texts), part.origin, variables)
     start = next(iter(started([step])), None)
+    if start is None and (text := _as_script(texts)) is not None:
+        return _of_script(part, text, variables, inside, files, catalogue)
     if start is None:
         return [part], [], []
     said = read_command(start, variables, files.name, inside, catalogue)
@@ -110,6 +121,28 @@ def parts_of_container(
     )
     move = Mover(inside.inner)
     return [move(part)], list(move(said.findings)), list(said.told)
+
+
+def _as_script(texts: list[Text]) -> Text | None:
+    """Return the words of a command that starts processes as a shell would be told them."""
+    from moectl.facts.launchers import load  # noqa: PLC0415
+
+    launcher = load().program(texts[0].text) if texts else None
+    if launcher is None or launcher.role != "launcher":
+        return None
+    pieces: list[Piece] = []
+    for text in texts:
+        if not text.pieces:
+            continue
+        quote = Piece('"', text.origin, '"')
+        inside = [
+            piece
+            if piece.text == MARK
+            else Piece(_SPECIAL.sub(r"\\\g<0>", piece.text), piece.origin, piece.raw)
+            for piece in text.pieces
+        ]
+        pieces += [quote, *inside, quote, Piece(" ", text.origin, " ")]
+    return Text(tuple(pieces))
 
 
 def _mounted_script(texts: list[Text], inside: _Inside, files: Files) -> Text | None:
@@ -132,12 +165,12 @@ def _of_script(
     catalogue: Catalogue,
 ) -> Found:
     """Read a script of a container, which begins with the container's variables."""
-    from moectl.settings.shell import read  # noqa: PLC0415
+    from moectl.settings.shell import CERTAIN, read  # noqa: PLC0415
 
     inner = laid_out(text)
     # A name that no file has, in the folder of the manifest.
     name = f"{files.name}{MARK}"
-    reading = read(inner.text, name, inside, environment=variables)
+    reading = read(inner.text, name, inside, files.world or CERTAIN, environment=variables)
     above = "\n" * ((text.origin.line or 1) - 1)
     batch = replace(reading.batch, text=above + text.text.replace(MARK, UNKNOWN_WORD))
     found, findings, told = parts_of_script(batch, files.name, KIND, inside, catalogue)
@@ -156,8 +189,10 @@ def _of_script(
             batch=started.batch,
             step=started.step,
             unread=started.unread,
+            layout=started.layout,
         )
         for started in found
     ]
     move = Mover({name: inner, **inside.inner})
+    files.doubts.append(move.doubts(reading.doubts))
     return [move(one) for one in parts], [move(one) for one in findings], [*reading.told, *told]

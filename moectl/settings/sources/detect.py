@@ -22,6 +22,7 @@ KINDS: Final = (
     "unknown",
 )
 _SCRIPT_NAMES: Final = (".sh", ".bash", ".sbatch", ".slurm", ".batch", ".job")
+_DOCUMENTS: Final = (".md", ".markdown", ".rst", ".adoc", ".html", ".ipynb", ".tex", ".csv")
 _YAML_NAMES: Final = (".yml", ".yaml", ".json")
 _SAMPLE: Final = 200_000
 _LINES: Final = 2_000
@@ -63,6 +64,8 @@ def detect(path: str, text: str) -> str:
     sample = text[:_SAMPLE]
     name = path.lower()
     directives = "#SBATCH" in sample and re.search(_DIRECTIVE, sample)
+    if name.endswith(_DOCUMENTS):
+        return "unknown"  # what stands in it is an example
     if sample.startswith("#!"):
         return "script" if directives or re.match(_SHEBANG, sample) else "unknown"
     if directives:

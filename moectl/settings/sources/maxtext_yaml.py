@@ -13,6 +13,9 @@ from typing import Any, Final
 
 from moectl.errors import shown
 from moectl.facts.maxtext import Catalogue
+from moectl.facts.own_configs import BASE, BASE_KEY, own_origin
+from moectl.facts.own_configs import chain as own_chain
+from moectl.facts.own_configs import content as own_content
 from moectl.facts.yaml_facts import read as read_fact
 from moectl.findings import Finding
 from moectl.settings.sources.config_findings import (
@@ -28,8 +31,6 @@ from moectl.settings.sources.yaml_loose import LooseDocument, read_documents
 from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN
 
-BASE: Final = "base.yml"
-BASE_KEY: Final = "base_config"
 MAX_CHAIN: Final = 32
 
 
@@ -93,6 +94,22 @@ def own_configs() -> frozenset[str]:
 def default_config(module: str) -> str:
     """Return the config that a module of MaxText takes when its command names none."""
     return str(read_fact("maxtext_configs.yaml")["defaults"].get(module, BASE))
+
+
+def read_own(name: str, place: Origin, catalogue: Catalogue) -> ConfigFile | None:
+    """Return what a config of MaxText's own says, its bases included; None if there is none.
+
+    Args:
+        name: its path in MaxText's folder of configs.
+        place: where a person names it, or where MaxText takes it by itself.
+        catalogue: keys of the MaxText release.
+    """
+    if own_content(name, catalogue) is None:
+        return None
+    reader = _Chain(lambda _: None, catalogue, "")
+    end = reader.own(name, place)
+    reader.values[BASE_KEY] = Value(end, place)
+    return ConfigFile(name, reader.values, chain=tuple(reader.chain), told=tuple(reader.told))
 
 
 class _Chain:
@@ -273,14 +290,28 @@ class _Chain:
         if text is not None:
             return (text, beside), None
         if posixpath.basename(name) == BASE:
+            if posixpath.normpath(name) != BASE and not name.startswith("/"):
+                self._missing(name, posixpath.join(self.folder, beside), origin)
             self.chain.append(BASE)
             return None, BASE
+        if own_content(name, self.catalogue) is not None:
+            return None, self.own(name, origin)
         self.unread.append(name)
-        if posixpath.normpath(name) in own_configs():
-            self.told.append(f"{name} is MaxText's own; what it says is not known here")
-        else:
-            self._missing(name, posixpath.join(self.folder, beside), origin)
+        self._missing(name, posixpath.join(self.folder, beside), origin)
         return None, UNKNOWN
+
+    def own(self, name: str, place: Origin) -> Any:
+        """Read a config of MaxText's own and what it stands on; return what its chain ends at."""
+        end: Any = None
+        for path, held in own_chain(name, self.catalogue):
+            self.chain.append(path)
+            end = BASE if path == BASE else None
+            sections = self._of_rl(held, path)
+            origin = own_origin(path, place)
+            said = held.keys() - sections - {BASE_KEY}
+            self._under({key: Value(held[key], origin) for key in held if key in said})
+        self.told.append(f"{name} is MaxText's own, as in {self.catalogue.release}")
+        return end
 
     def _refused(self, message: str, origin: Origin) -> None:
         hint = f"base_config: {BASE}"
@@ -288,6 +319,9 @@ class _Chain:
 
     def _missing(self, name: str, beside: str, origin: Origin) -> None:
         own = own_configs()
+        unknown = "what it says is not known here, and rules that need it are silent."
+        if posixpath.basename(name) == BASE:
+            unknown = "it is judged as MaxText's base.yml, and MaxText finds none there."
         near = sorted(path for path in own if posixpath.basename(path) == posixpath.basename(name))
         hint = f"base_config: {near[0]}" if near else f"put the file at {shown(beside)}"
         self.findings.append(
@@ -296,7 +330,7 @@ class _Chain:
                 "note",
                 BASE_KEY,
                 f"the base {shown(name)} is not at {shown(beside)} and is none of MaxText's "
-                "own configs; what it says is not known here, and rules that need it are silent.",
+                f"own configs; {unknown}",
                 hint,
                 origin,
             )

@@ -10,13 +10,17 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from itertools import accumulate
-from typing import Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from moectl.findings import Finding
 from moectl.values import Origin
 from moectl.workload import MARK, Manifest, Piece
 
+if TYPE_CHECKING:
+    from moectl.settings.shell import Doubts
+
 T = TypeVar("T")
+Place = tuple[str, int | None, int | None]
 UNKNOWN_WORD: Final = "${NOT_KNOWN_HERE}"
 """Stands in a script for what is not known: the shell gets it from outside."""
 
@@ -72,6 +76,27 @@ class Mover:
         if id(thing) not in self._made:
             self._made[id(thing)] = thing, self._moved(thing)
         return cast("T", self._made[id(thing)][1])
+
+    def doubts(self, doubts: Doubts) -> Doubts:
+        """Return what a reading took for granted with its places moved."""
+        return replace(
+            doubts,
+            dropped=self._keys(doubts.dropped),
+            places=self._keys(doubts.places),
+            possible=tuple(map(self._lines, doubts.possible)),
+        )
+
+    def _keys(self, found: Mapping[Place, tuple[str, ...]]) -> dict[Place, tuple[str, ...]]:
+        moved: dict[Place, tuple[str, ...]] = {}
+        for (file, line, column), names in found.items():
+            at = self(Origin(file, file, line, column))
+            moved[at.file or file, at.line, at.column] = names
+        return moved
+
+    def _lines(self, branch: tuple[str, int, int]) -> tuple[str, int, int]:
+        file, first, last = branch
+        ends = [self(Origin(file, file, line, 1)) for line in (first, last)]
+        return ends[0].file or file, ends[0].line or first, ends[1].line or last
 
     def _moved(self, thing: Any) -> Any:
         if isinstance(thing, Origin):

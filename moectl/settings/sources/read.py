@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from moectl.errors import SourceError, shown
 from moectl.findings import Finding
+from moectl.settings.sources.belongs import UNKNOWN_KIND
 from moectl.settings.sources.detect import detect
 from moectl.settings.sources.source import Open, Part, Source, finding, split_flags
 from moectl.settings.text_file import MAX_BYTES
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from moectl.settings.shell import World
 
 LONGEST_LINE: Final = 1_000_000
+_YAML_NAMES: Final = (".yml", ".yaml", ".json")
+_TEMPLATES: Final = ("{{", "{%", "<%")
+_LARGEST_UNKNOWN: Final = 200_000
 _BOM: Final = "\ufeff"
 _UNIX_ONLY: Final = frozenset({"script", "MaxText command", "variables"})
 
@@ -53,6 +57,8 @@ def read_source(
         text = _unix(name, kind, text, findings)
     reader = _READERS.get(kind)
     if reader is None:
+        if kind == UNKNOWN_KIND:
+            findings += _not_yaml(name, text)
         return Source(name, kind, (), tuple(findings))
     try:
         source = reader(_File(name, text, open_file, kind, maxtext, world))
@@ -64,6 +70,19 @@ def read_source(
     return Source(
         name, kind, source.parts, (*findings, *source.findings), source.told, source.doubts
     )
+
+
+def _not_yaml(name: str, text: str) -> list[Finding]:
+    """Return where a file that is called YAML, and is nobody's that is known, is none."""
+    template = any(mark in text for mark in _TEMPLATES)
+    if not name.lower().endswith(_YAML_NAMES) or template or len(text) > _LARGEST_UNKNOWN:
+        return []
+    from moectl.settings.sources.config_findings import of_trouble  # noqa: PLC0415
+    from moectl.settings.sources.yaml_loose import read_documents  # noqa: PLC0415
+
+    _, troubles = read_documents(text, name)
+    stops = [trouble for trouble in troubles if trouble.kind in {"syntax", "tab"}]
+    return [of_trouble(trouble, name) for trouble in stops[:1]]
 
 
 def _broken(name: str, text: str) -> Finding | None:
@@ -156,8 +175,10 @@ def _script(file: _File) -> Source:
 def _manifest(file: _File) -> Source:
     from moectl.settings.sources.workloads import parts_of_manifests  # noqa: PLC0415
 
-    parts, findings, told = parts_of_manifests(file.text, file.name, file.open_file, file.catalogue)
-    return Source(file.name, file.kind, tuple(parts), tuple(findings), tuple(told))
+    parts, findings, told, doubts = parts_of_manifests(
+        file.text, file.name, file.open_file, file.catalogue, file.world
+    )
+    return Source(file.name, file.kind, tuple(parts), tuple(findings), tuple(told), doubts)
 
 
 def _flags(file: _File) -> Source:

@@ -41,7 +41,7 @@ def read_script(
         catalogue: keys of the MaxText release.
         world: what the reading takes for granted; nothing when None.
     """
-    from moectl.settings.shell import CERTAIN, read  # noqa: PLC0415
+    from moectl.settings.shell import CERTAIN, is_template, read  # noqa: PLC0415
 
     told: list[str] = []
     if is_shell(text):
@@ -50,6 +50,8 @@ def read_script(
         program = shown(text.partition("\n")[0][2:].strip(), 60)
         told.append(f"its body is no shell's ({program}): only its directives are judged")
         reading = read(_directives_only(text), name, None, world or CERTAIN)
+    if is_template(text):
+        told.append("it is a template: what is filled in later is not known")
     parts, findings, more = parts_of_script(reading.batch, name, kind, open_file, catalogue)
     findings += faults_of(reading, name, text)
     if not reading.complete and not any(found.code == "SRC105" for found in findings):

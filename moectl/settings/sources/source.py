@@ -55,6 +55,7 @@ class Part:
         layout: nodes, processes, GPUs as far as said.
         unread: config files that it names and that could not be read: a key that nobody said
             may be said there.
+        alone: whether the batch script starts it itself, on its own node, by no launcher.
     """
 
     kind: str
@@ -70,6 +71,7 @@ class Part:
     image: Text | None = None
     layout: Layout = field(default_factory=Layout)
     unread: tuple[str, ...] = ()
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

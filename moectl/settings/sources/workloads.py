@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from moectl.errors import shown
 from moectl.facts.maxtext import Catalogue
@@ -20,17 +20,30 @@ from moectl.settings.sources.pods import Pod, gpus, jobs, known, mapping, pods
 from moectl.settings.sources.scripts import read_script
 from moectl.settings.sources.source import MAX_PARTS, Open, Part, finding, unjudged
 from moectl.values import Origin, Value
-from moectl.workload import MARK, UNKNOWN, Layout, Manifest
+from moectl.workload import MARK, UNKNOWN, Layout, Manifest, Text
+
+if TYPE_CHECKING:
+    from moectl.settings.shell import Doubts, World
 
 _COORDINATORS: Final = ("JAX_COORDINATOR_ADDRESS", "JAX_COORDINATOR_IP")
 # A pod with so many GPUs has its node for itself on every platform of the catalogue.
 _WHOLE_NODE: Final = 4
 
 
-def parts_of_manifests(text: str, name: str, open_file: Open, catalogue: Catalogue) -> Found:
-    """Return one part for every container, or one for a document without containers."""
+def parts_of_manifests(
+    text: str, name: str, open_file: Open, catalogue: Catalogue, world: World | None = None
+) -> tuple[list[Part], list[Finding], list[str], Doubts | None]:
+    """Return one part for every container, or one for a document without containers.
+
+    Args:
+        text: the manifest.
+        name: its name.
+        open_file: gives the text of a file beside it.
+        catalogue: keys of the MaxText release.
+        world: what the reading of its scripts takes for granted; nothing when None.
+    """
     readings, findings = read_manifests(text, name)
-    files = Files(name, open_file, config_maps(readings))
+    files = Files(name, open_file, config_maps(readings), world=world)
     parts: list[Part] = []
     told: list[str] = []
     for reading in readings:
@@ -46,14 +59,42 @@ def parts_of_manifests(text: str, name: str, open_file: Open, catalogue: Catalog
         told += found[2]
     findings += _apart(parts)
     used = {id(item) for item in files.used}
+    image = _image_of_the_run(parts)
     for items in files.maps.values():
         for item in items.values():
             if id(item) not in used:
                 found = _of_item(item, files, catalogue)
-                parts += found[0]
+                parts += [replace(part, image=part.image or image) for part in found[0]]
                 findings += found[1]
                 told += found[2]
-    return parts, findings, [sentence.replace(MARK, "") for sentence in told]
+    return parts, findings, [sentence.replace(MARK, "") for sentence in told], _joined(files.doubts)
+
+
+def _image_of_the_run(parts: Sequence[Part]) -> Text | None:
+    """Return the first image that MaxText runs in, at the place of its entry."""
+    for part in parts:
+        if part.is_maxtext and part.image is not None and part.manifest is not None:
+            text = part.image.text
+            for pod in pods(part.manifest):
+                for path, container in pod.containers:
+                    if container.get("image") == text:
+                        return Text.of(text, part.manifest.at(*path, "image"))
+    return None
+
+
+def _joined(doubts: Sequence[Doubts]) -> Doubts | None:
+    """Return what the scripts of a manifest take for granted, as if they were one."""
+    if not doubts:
+        return None
+    return replace(
+        doubts[0],
+        worlds=tuple(dict.fromkeys(world for one in doubts for world in one.worlds)),
+        assumed=frozenset().union(*(one.assumed for one in doubts)),
+        dropped={place: names for one in doubts for place, names in one.dropped.items()},
+        possible=tuple(branch for one in doubts for branch in one.possible),
+        places={place: names for one in doubts for place, names in one.places.items()},
+        names={name: names for one in doubts for name, names in one.names.items()},
+    )
 
 
 def _of_item(item: Item, files: Files, catalogue: Catalogue) -> Found:
@@ -65,7 +106,10 @@ def _of_item(item: Item, files: Files, catalogue: Catalogue) -> Found:
     name = f"{files.name}{MARK}"
     parts: list[Part] = []
     if kind == "script":
-        parts, findings, told, _ = read_script(inner.text, name, kind, files.beside, catalogue)
+        parts, findings, told, doubts = read_script(
+            inner.text, name, kind, files.beside, catalogue, files.world
+        )
+        files.doubts.append(Mover({name: inner}).doubts(doubts))
         parts = [part for part in parts if part.is_maxtext or part.flags is not None]
         findings = findings if parts else []
     else:
@@ -129,13 +173,18 @@ def _of_document(reading: Reading, files: Files, most: int, catalogue: Catalogue
                 return _seen_once(parts), findings, told
             made = parts_of_container(reading, pod, path, container, files, catalogue)
             counted = layout if gpus(container) is not None or len(containers) == 1 else None
-            parts += [replace(part, layout=counted or Layout()) for part in made[0]]
+            parts += [_counted(part, counted or Layout()) for part in made[0]]
             findings += made[1]
             told += made[2]
     if not parts:
         start = reading.manifest.at()
         parts = [Part(KIND, start, manifest=reading.manifest)]
     return _seen_once(parts), findings, told
+
+
+def _counted(part: Part, layout: Layout) -> Part:
+    """Return a part with the layout of its pod; how often a loop starts it stays unknown."""
+    return replace(part, layout=replace(layout, processes=part.layout.processes))
 
 
 def _seen_once(parts: list[Part]) -> list[Part]:

@@ -1,0 +1,98 @@
+"""Reads a GPU platform from a YAML file of a person, for estimates of what is not catalogued."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from moectl.errors import SourceError, UsageError, nearest, shown
+from moectl.facts import hardware
+from moectl.settings.flatten import raise_all
+from moectl.settings.text_file import read_text
+from moectl.settings.yaml_source import read_mapping
+from moectl.values import Hardware
+
+_TEXTS = ("name", "architecture")
+_COUNTS = ("gpus_per_node", "domain_gpus")
+_OPTIONAL = ("usable_domain_gpus", "title")
+_FIGURES = ("hbm_visible_bytes", "hbm_gbs", "nvlink_gbs", "nic_gbps", "host_link_gbs")
+_PEAKS = ("bf16", "fp8", "mxfp8", "nvfp4")
+_MOST = 1e15
+
+
+def hardware_file(path: Path) -> Hardware:
+    """Return the platform that a file describes, and let it be found by its name from now on.
+
+    Its keys are those of the catalogue (`moectl hardware show NAME --format json`): name,
+    architecture, gpus_per_node, domain_gpus, perhaps usable_domain_gpus and title, and figures:
+    hbm_visible_bytes, hbm_gbs, dense_tflops (bf16, perhaps fp8, mxfp8, nvfp4), nvlink_gbs,
+    nic_gbps, perhaps host_link_gbs.
+
+    Raises:
+        SourceError: it is no such file; SeveralUsageErrors with all its faults.
+        LocalFilesError: it cannot be read.
+    """
+    document = read_mapping(read_text(path), str(path))
+    data = document.data
+    faults: list[UsageError] = []
+
+    def fault(keys: tuple[str, ...], sentence: str) -> None:
+        spot = document.place(*keys)
+        faults.append(SourceError(str(path), spot.line if spot else None, sentence))
+
+    figures = data.get("figures")
+    peaks = figures.get("dense_tflops") if isinstance(figures, Mapping) else None
+    for key in set(data) - {*_TEXTS, *_COUNTS, *_OPTIONAL, "figures"}:
+        fault((key,), f"no key of a platform is {shown(key)}{_near(key)}")
+    for key in _TEXTS:
+        if not isinstance(data.get(key), str) or not data[key]:
+            fault((key,), f"{key} must be a text, e.g. {key}: my-gpu")
+    for key in (*_COUNTS, *(k for k in _OPTIONAL[:1] if k in data)):
+        if not _positive(data.get(key), whole=True):
+            fault((key,), f"{key} must be a whole number above zero")
+    if not isinstance(figures, Mapping):
+        fault(("figures",), "figures must hold hbm_visible_bytes, hbm_gbs, dense_tflops and so on")
+    else:
+        for key in _FIGURES:
+            needed = key != "host_link_gbs" or key in figures
+            if needed and not _positive(figures.get(key), whole=key == "hbm_visible_bytes"):
+                fault(("figures", key), f"figures.{key} must be a number above zero")
+        sound = isinstance(peaks, Mapping) and "bf16" in peaks
+        if not sound or not all(
+            name in _PEAKS and _positive(value) for name, value in (peaks or {}).items()
+        ):
+            fault(
+                ("figures", "dense_tflops"),
+                "figures.dense_tflops must hold the dense peak of bf16, and perhaps of "
+                f"{', '.join(_PEAKS[1:])}, in TFLOP/s",
+            )
+    raise_all(faults)
+    return hardware.adopt(_made(data))
+
+
+def _made(data: Mapping[str, Any]) -> Hardware:
+    return Hardware(
+        name=data["name"],
+        title=str(data.get("title") or data["name"]),
+        architecture=data["architecture"],
+        compute_capability=None,
+        gpus_per_node=data["gpus_per_node"],
+        domain_gpus=data["domain_gpus"],
+        usable_domain_gpus=data.get("usable_domain_gpus", data["domain_gpus"]),
+        cpu_cores_per_node=None,
+        cpu_architecture=None,
+        gres_type=data["name"],
+        figures=data["figures"],
+    )
+
+
+def _near(key: str) -> str:
+    found = nearest(str(key), (*_TEXTS, *_COUNTS, *_OPTIONAL, "figures"))
+    return f"; did you mean {' or '.join(found)}?" if found else ""
+
+
+def _positive(value: object, *, whole: bool = False) -> bool:
+    kinds = int if whole else (int, float)
+    sound = isinstance(value, kinds) and not isinstance(value, bool)
+    return sound and 0 < float(str(value)) < _MOST
