@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from moectl.errors import UsageError
 from moectl.job import Checkout, Container, Job
 from moectl.render import templates
 from moectl.render.programs import programs
@@ -29,7 +30,7 @@ def canaries(*folders: Path) -> list[Path]:
     return [path for folder in folders for path in folder.rglob("CANARY")]
 
 
-@pytest.mark.parametrize("name", ["placement.py", "as_run.py", "watchdog.py"])
+@pytest.mark.parametrize("name", ["placement.py", "as_run.py", "watchdog.py", "go_on.py"])
 def test_the_programs_are_of_the_standard_library_and_of_python_3_8(name: str) -> None:
     tree = ast.parse(templates.source(name), feature_version=(3, 8))
     imported = {
@@ -42,7 +43,7 @@ def test_the_programs_are_of_the_standard_library_and_of_python_3_8(name: str) -
     assert {module.partition(".")[0] for module in imported} <= set(sys.stdlib_module_names)
 
 
-@pytest.mark.parametrize("name", ["placement.py", "as_run.py", "watchdog.py"])
+@pytest.mark.parametrize("name", ["placement.py", "as_run.py", "watchdog.py", "go_on.py"])
 def test_the_programs_hold_nothing_for_tests(name: str) -> None:
     text = templates.source(name).lower()
     assert re.search(r"\b(test|pytest|mock|fake)\b", text) is None
@@ -257,6 +258,37 @@ def test_a_dump_folder_somebody_named_is_kept_under_debug() -> None:
     flags = jobs.said({"xla_dump_to": "/dumps"})
     job = replace(jobs.deepseek(), debug=True, xla_flags=flags)
     assert "--xla_dump_to" not in programs(job)["rank.sh"]
+
+
+def traced(ranks: list[int]) -> Job:
+    job = jobs.deepseek()
+    effective = {**job.effective, "profiler": "nsys"}
+    settings = {**job.settings, **jobs.said({"profile.ranks": ranks})}
+    return replace(job, effective=effective, settings=settings)
+
+
+def test_nsight_systems_runs_around_the_chosen_processes_only(tmp_path: Path) -> None:
+    bundle = ranked(tmp_path, traced([70, 3]), 'echo "plain $*"')
+    (bundle / "bin/nsys").write_text("#!/bin/sh\nprintf '%s ' nsys \"$@\"\n")
+    (bundle / "bin/nsys").chmod(0o755)
+    around = rank(bundle, AT).stdout
+    assert around.startswith("nsys profile --capture-range=cudaProfilerApi ")
+    assert "--output=logs/1/nsys/rank-70 python3 -m maxtext." in around
+    other = AT | {"SLURM_PROCID": "71", "SLURM_LOCALID": "3"}
+    assert rank(bundle, other).stdout.startswith("plain -m maxtext.")
+
+
+def test_a_profile_without_nsight_systems_stops_before_it_trains(tmp_path: Path) -> None:
+    bundle = ranked(tmp_path, traced([70]), "echo trained")
+    done = rank(bundle, AT)
+    assert done.returncode == 78
+    assert "nsys is not on PATH" in done.stderr
+    assert "trained" not in done.stdout
+
+
+def test_a_process_that_the_job_does_not_have_cannot_be_traced() -> None:
+    with pytest.raises(UsageError, match=r"profile\.ranks names process 128, .* 0 to 127"):
+        programs(traced([0, 128]))
 
 
 def test_a_record_that_cannot_be_written_does_not_fail_the_run(tmp_path: Path) -> None:

@@ -9,12 +9,16 @@ import pytest
 
 from moectl.__main__ import main
 from moectl.cli.commands import COMMANDS
+from tests.support import report_logs
 
 # These start other programs, for seconds to minutes; the tests of `evidence` do what they do.
-RENEWALS = {"facts maxtext", "facts xla", "facts weights"}
+RENEWALS = {
+    "facts maxtext", "facts xla", "facts weights", "env install", "env remove", "rehearse",
+    "prove",
+}  # fmt: skip
 # These want a cluster, a registry or a run; the tests of launch do what they do.
 ELSEWHERE = {
-    "doctor", "image pull", "launch", "runs", "status", "logs", "cancel", "resume",
+    "doctor", "image pull", "launch", "runs", "status", "logs", "cancel", "resume", "trace", "verify", "import",
 }  # fmt: skip
 EXAMPLES = [
     example
@@ -38,6 +42,9 @@ def test_an_example_of_the_help_runs(
     monkeypatch.chdir(tmp_path)
     Path("run.yaml").write_text("preset: deepseek3-671b\ngpus: 64\n", "utf-8")
     Path("site.yaml").write_text("partition: batch\n", "utf-8")
+    for name in ("run.log", "other.log"):
+        Path(name).write_text(report_logs.log(40), "utf-8")
+    report_logs.metrics(Path("metrics.jsonl"), report_logs.times(40))
     program, *words = shlex.split(example)
     assert program == "moectl"
     assert main(words) == 0

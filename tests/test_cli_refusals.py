@@ -37,6 +37,10 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ["--set", "hf_access_token=abc"],
         ["--set", "batch.sequence_length=99999999999999"],
         ["--global-batch", "99999999999"],
+        ["--profile-ranks", "0;1"],
+        ["--profile-ranks", ""],
+        ["--profile-ranks=-1"],
+        ["--profile-steps", "0"],
     ],
 )
 def test_a_word_that_cannot_be_meant_is_refused(

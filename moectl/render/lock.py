@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -43,7 +44,7 @@ def lock_yaml(job: Job, templates: str) -> str:
         "# gives the same bytes. Edit a copy; a preset that changes later does not change it.",
         "moectl: 1",
     ]
-    lines += _nested({path: value.value for path, value in settings.items()})
+    lines += nested({path: value.value for path, value in settings.items()})
     sources: dict[str, list[str]] = {}
     for path, value in settings.items():
         sources.setdefault(str(value.origin), []).append(path)
@@ -120,7 +121,7 @@ def _field(path: str) -> str:
     return found.path if found else path
 
 
-def _nested(values: dict[str, Any]) -> list[str]:
+def nested(values: Mapping[str, Any]) -> list[str]:
     """Return YAML lines of dotted paths, sections in the order of their first path."""
     tree: dict[str, Any] = {}
     for path, value in values.items():

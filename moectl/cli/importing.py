@@ -1,0 +1,72 @@
+"""moectl import."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from moectl.actions.importing import Imported, import_files
+from moectl.cli.text import say_json
+from moectl.errors import UsageError, ValueUsageError
+from moectl.given import Given
+from moectl.reports.escape import printable
+
+
+def run(
+    paths: list[str],
+    gpus: str | None,
+    hardware: str | None,
+    image: str | None,
+    output: str | None,
+    format: str,  # noqa: A002 - the option's name
+) -> int:
+    """Write a run file that says what old files say; exit code 1 when it makes no job."""
+    found = import_files(paths, Given(gpus=_gpus(gpus), hardware=hardware, image=image))
+    if output is not None:
+        from moectl.launch.whole_file import write  # noqa: PLC0415
+
+        path = Path(output)
+        if path.exists():
+            raise UsageError(f"{output} is there already; name another file, or remove it")
+        write(path, found.text)
+    if format == "json":
+        say_json(found.as_dict())
+    else:
+        if output is None:
+            sys.stdout.write(found.text)
+        _say(found, output)
+    return 1 if found.fault else 0
+
+
+def _gpus(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and 0 < len(text) < 9 and int(text) > 0:
+        return int(text)
+    raise ValueUsageError("--gpus", text, "a whole number of GPUs, e.g. 128")
+
+
+def _say(found: Imported, output: str | None) -> None:
+    """Say what was understood and what was not, beside the run file."""
+    told = found.understood
+    lines = [
+        f"understood: {told.keys} MaxText keys, {told.flags} XLA flags, {told.variables} variables"
+        + (f"; secrets by name: {', '.join(told.secrets)}" if told.secrets else "")
+    ]
+    lines += [
+        f"not taken over: {one.what} ({one.origin.file}:{one.origin.line}): {one.why}"
+        for one in told.unplaced
+    ]
+    lines += [f"said though nobody said it, as MaxText's default: {key}" for key in found.added]
+    lines += [
+        f"differs: {one.name}: {one.left!r} in the files, {one.right!r} in the job"
+        for one in found.differences
+    ]
+    lines += list(found.notes)
+    if found.fault:
+        lines.append(f"it makes no job yet: {found.fault}")
+    elif not found.differences:
+        lines.append("proof: rendered, it has every value that the files have")
+    if output is not None:
+        lines.append(f"wrote {output}")
+    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))

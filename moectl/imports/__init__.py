@@ -1,0 +1,1 @@
+"""Takes what people have, scripts, configs and manifests, into a run file."""

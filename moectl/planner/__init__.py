@@ -1,0 +1,1 @@
+"""Searches the legal meshes for the fastest one that fits."""
