@@ -10,7 +10,7 @@ configuration.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import gcd, prod
@@ -67,6 +67,16 @@ def partition(
     return _Partitioner(rules, mesh)(axes)
 
 
+def placement(
+    rules: Sequence[Rule],
+) -> Callable[[tuple[str | None, ...]], tuple[tuple[str, ...], ...]]:
+    """Return what gives the mesh axes of each dimension of a weight, whatever their sizes.
+
+    `partition` leaves the axes of size 1 out of these; which rule applies does not hang on sizes.
+    """
+    return _Partitioner(rules, {}).placed
+
+
 class _Partitioner:
     """`partition` under one set of rules and one mesh, for many weights of few kinds."""
 
@@ -83,6 +93,12 @@ class _Partitioner:
         return found
 
     def cut(self, axes: tuple[str | None, ...]) -> tuple[tuple[str, ...], ...]:
+        return tuple(
+            tuple(target for target in targets if self.mesh.get(target, 1) > 1)
+            for targets in self.placed(axes)
+        )
+
+    def placed(self, axes: tuple[str | None, ...]) -> tuple[tuple[str, ...], ...]:
         named = {axis for axis in axes if axis is not None}
         if len(named) != len(axes) - axes.count(None):
             raise ValueError(f"logical axes occur more than once: {list(axes)}")
@@ -92,10 +108,7 @@ class _Partitioner:
             if name in named and name not in placed and used.isdisjoint(targets):
                 placed[name] = targets
                 used.update(targets)
-        return tuple(
-            tuple(target for target in placed.get(axis or "", ()) if self.mesh.get(target, 1) > 1)
-            for axis in axes
-        )
+        return tuple(placed.get(axis or "", ()) for axis in axes)
 
 
 def indivisible(

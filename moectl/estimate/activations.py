@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -41,6 +42,7 @@ def sizes_of(values: Mapping[str, Any], mesh: Mapping[str, int]) -> Sizes | None
     experts = whole(values, "num_experts") or 1
     dense = layers if experts == 1 else min(layers, whole(values, "first_num_dense_layers") or 0)
     heads = whole(values, "base_num_query_heads") or 1
+    shared = whole(values, "shared_experts") or 0
     latent = values.get("attention_type") == "mla"
     head_dim = whole(values, "head_dim") or 128
     query = (
@@ -59,6 +61,7 @@ def sizes_of(values: Mapping[str, Any], mesh: Mapping[str, int]) -> Sizes | None
         "kv_lora": (whole(values, "kv_lora_rank") or 0) + (whole(values, "qk_rope_head_dim") or 0),
         "mlp": whole(values, "base_mlp_dim") or 0,
         "expert": whole(values, "base_moe_mlp_dim") or whole(values, "base_mlp_dim") or 0,
+        "shared": (shared if experts > 1 else 0) * (whole(values, "base_moe_mlp_dim") or 0),
         "slots": 0.0 if experts == 1 else _slots(values, mesh, experts),
     }
     return Sizes(batch * sequence, emb, vocab, layers, dense, names)
@@ -89,7 +92,9 @@ def activations(values: Mapping[str, Any], sizes: Sizes) -> tuple[int, int, str]
     facts = read("memory.yaml")
     policy = values.get("remat_policy")
     kind = facts["policies"].get(policy, "unknown")
-    untagged = facts["untagged_with"] if values.get("te_moe_block") is True else ()
+    untagged = set(facts["untagged_with"]) if values.get("te_moe_block") is True else set()
+    # One tensor has one of the two names.
+    untagged |= set(facts["fused" if values.get("fused_mlp") is not True else "split"])
     per_tensor = {
         name: int(sizes.tokens * _elements(text, sizes) * COMPUTE_BYTES)
         for name, text in facts["tensors"].items()
@@ -105,7 +110,9 @@ def activations(values: Mapping[str, Any], sizes: Sizes) -> tuple[int, int, str]
     else:
         kept = per_tensor["decoder_layer_input"]
     basis = {"input": "full", "all": "minimal", "custom": "custom"}.get(kind, "unknown")
-    if sizes.names["slots"] and values.get("sparse_matmul") is not False:
+    if sizes.names["slots"] and not dropping(values) and not values.get("te_moe_block"):
+        basis = "native"
+    elif sizes.names["slots"] and values.get("sparse_matmul") is not False:
         basis = "dropless"
     elif basis == "full" and not dropping(values):
         basis = "unknown"
@@ -116,8 +123,17 @@ def activations(values: Mapping[str, Any], sizes: Sizes) -> tuple[int, int, str]
 
 def _elements(text: str, sizes: Sizes) -> float:
     """Return the elements a token that an activation holds in all its layers."""
-    product, _, which = text.partition(":")
-    return prod(sizes.names[name] for name in product.split("*")) * sizes.layers_of(which)
+    return sum(
+        prod([sizes.names[name] for name in names]) * sizes.layers_of(which)
+        for names, which in _terms(text)
+    )
+
+
+@cache
+def _terms(text: str) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Return the products of a formula, each with the layers it exists in."""
+    terms = (term.partition(":") for term in text.split(" + "))
+    return tuple((tuple(product.split("*")), which) for product, _, which in terms)
 
 
 def logits(values: Mapping[str, Any], sizes: Sizes, mesh: Mapping[str, int]) -> int:
@@ -128,10 +144,30 @@ def logits(values: Mapping[str, Any], sizes: Sizes, mesh: Mapping[str, int]) -> 
     return int(sizes.tokens * sizes.vocab * _LOGIT_BYTES / cut)
 
 
-def expert_buffers(sizes: Sizes, facts: Mapping[str, Any]) -> int:
+def expert_buffers(
+    values: Mapping[str, Any], mesh: Mapping[str, int], sizes: Sizes, facts: Mapping[str, Any]
+) -> int:
     """Return the bytes of the buffers that routed tokens pass through in one layer."""
-    row = facts["moe_width_rows"] * sizes.emb + facts["moe_expert_rows"] * sizes.names["expert"]
-    return int(sizes.tokens * sizes.names["slots"] * row * COMPUTE_BYTES)
+    wide, inner, local = facts["moe_width_rows"], facts["moe_expert_rows"], 1
+    rows = facts["padded_rows"]
+    sparse = padded(values, facts)
+    dense = values.get("sparse_matmul") is False and not dropping(values)
+    if sparse:
+        local = max(1, (whole(values, "num_experts") or 1) // mesh.get("expert", 1))
+        wide, inner = rows["fused" if values.get("prefuse_moe_weights") is True else "split"]
+    elif dense:
+        wide, inner = rows["dense"]
+    if (sparse or dense) and values.get("mlp_bias") is True:
+        wide, inner = wide + rows["bias"][0], inner + rows["bias"][1]
+    row = wide * sizes.emb + inner * sizes.names["expert"]
+    return int(sizes.tokens * sizes.names["slots"] * local * row * COMPUTE_BYTES)
+
+
+def padded(values: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+    """Return whether the experts' grouped product is one product for each local expert."""
+    native = values.get("te_moe_block") is not True and values.get("sparse_matmul") is not False
+    kernel = any(values.get(key) is True for key in facts["grouped_kernels"])
+    return native and not kernel and (whole(values, "num_experts") or 1) > 1
 
 
 def whole(values: Mapping[str, Any], key: str) -> int | None:

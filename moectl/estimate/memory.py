@@ -10,32 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil
 from typing import Any
 
 from moectl.estimate.activations import (
-    COMPUTE_BYTES,
-    Sizes,
     activations,
     expert_buffers,
     logits,
     sizes_of,
     whole,
 )
-from moectl.facts import maxtext, weights
-from moectl.facts.weights import Leaf
+from moectl.estimate.layout import RULES, STACKS, Held, Layout, axis_rules, layout_of
 from moectl.facts.yaml_facts import read
-from moectl.sharding import ITEM_BYTES, Rule, overridden, parameter_bytes, partition
+from moectl.sharding import ITEM_BYTES
 from moectl.workload import UNKNOWN
 
+__all__ = [
+    "GIB",
+    "Estimate",
+    "Term",
+    "arguments",
+    "axis_rules",
+    "estimate",
+    "fraction_for",
+    "largest_batch",
+    "moments_of",
+    "offloaded_at_least",
+    "pool",
+    "scheduler_limit",
+]
+
 GIB = 1 << 30
-# Mesh axes that still cut a layer while it is at work; over the others it is gathered.
-_STAYS_CUT = frozenset({"tensor", "tensor_sequence", "autoregressive"})
-_EXPERTS = "exp"
-_VOCABULARY = "vocab"
-# Axis over which layers are stacked to the layers in it.
-_STACKS = {"moe_layers": "moe", "dense_layers": "dense", "layers": "all", "local_layers": "all"}
-_RULES = "logical_axis_rules"
+_UNQUANTIZED = frozenset({None, "", "te_no_quant"})
 _ABSURD = 1 << 60  # bytes; nobody means that
 _PIPELINE = "stage"
 # Unless every one of these is known, nothing is estimated.
@@ -69,6 +75,8 @@ class Estimate:
         moments: its share of the optimizer's moments.
         arguments: what of both stays in GPU memory between steps.
         host: what of weights, moments and activations lies in pinned host memory.
+        activations_host: what of that are activations.
+        mu: what of the moments is the first one.
         terms: the parts of the arena a step needs on top.
         low, middle, high: that arena as a range.
         sure: the part of the arena that is as certain as the weights: gradients.
@@ -85,11 +93,18 @@ class Estimate:
     high: int
     sure: int
     basis: str
+    activations_host: int = 0
+    mu: int = 0
 
     @property
     def measured(self) -> bool:
         """Whether runs of this kind were measured, so that the range means something."""
         return self.basis in read("memory.yaml")["measured"]
+
+    @property
+    def compiled(self) -> bool:
+        """Whether steps of this kind were compiled by the real compiler."""
+        return self.basis in read("memory.yaml")["compiled"]
 
     @property
     def least(self) -> int:
@@ -102,57 +117,86 @@ class Estimate:
         return self.arguments + found
 
 
-def estimate(values: Mapping[str, Any], mesh: Mapping[str, int], release: str) -> Estimate | None:
+def estimate(
+    values: Mapping[str, Any],
+    mesh: Mapping[str, int],
+    release: str,
+    layout: Layout | None = None,
+) -> Estimate | None:
     """Estimate the memory of one GPU.
 
     Args:
         values: effective MaxText values.
         mesh: size of every mesh axis by MaxText's axis name.
         release: the MaxText release.
+        layout: the layout of the weights, where the caller has it (`layout_of`); who asks for
+            many meshes spares looking it up each time.
 
     Returns:
         None where nothing honest can be said: no weight table for the model, settings the
         table does not follow, pipeline stages, or a size that is not known or absurd.
     """
     try:
-        found = _estimate(values, mesh, release)
+        found = _estimate(values, mesh, layout or layout_of(values, release))
     except (OverflowError, ValueError):  # a size that no number holds
         return None
     sound = found is not None and found.weights >= 0 and 0 < found.total("high") < _ABSURD
     return found if sound else None
 
 
-def _estimate(values: Mapping[str, Any], mesh: Mapping[str, int], release: str) -> Estimate | None:
-    leaves = _leaves(values, release)
-    if leaves is None or mesh.get(_PIPELINE, 1) > 1:
+def _estimate(
+    values: Mapping[str, Any], mesh: Mapping[str, int], layout: Layout | None
+) -> Estimate | None:
+    if layout is None or mesh.get(_PIPELINE, 1) > 1:
         return None
-    if not _told(values, _NEEDED) or values.get(_RULES) is UNKNOWN:
+    if not _told(values, _NEEDED) or values.get(RULES) is UNKNOWN:
         return None
     sizes = sizes_of(values, mesh)
     weight_dtype = values.get("weight_dtype")
     if sizes is None or weight_dtype not in ITEM_BYTES:
         return None
-    rules = axis_rules(values, release)
-    held = parameter_bytes(leaves, rules, mesh, weight_dtype)
-    moments = _moments(values, leaves, rules, mesh)
+    share = layout.held(mesh)
+    held = share.parameters(weight_dtype)
+    mu, nu = moments_of(values, share)
+    moments = mu + nu
     off = {
         "weights": values.get("parameter_memory_host_offload") is True,
         "moments": values.get("optimizer_memory_host_offload") is True,
     }
     kept, offloaded, basis = activations(values, sizes)
     facts = read("memory.yaml")
-    gathered, tables = _gathered(leaves, rules, mesh, sizes)
+    # A stack may hold a cycle of unlike layers: the mean of all its layers counts.
+    gathered = max(
+        (size / max(1, sizes.layers_of(STACKS[name])) for name, size in share.layers.items()),
+        default=0.0,
+    )
     accumulation = values.get("gradient_accumulation_steps")
+    copies = "layer_copies"
+    if basis == "native":
+        copies = "compiled_layer_copies"
+    elif values.get("te_moe_block") is True and (
+        values.get("te_gmm_quantization") not in _UNQUANTIZED
+    ):
+        copies = "quantized_layer_copies"
+    layer = [
+        Term("gathered layers", int(int(gathered) * facts[copies])),
+        Term("expert buffers", expert_buffers(values, mesh, sizes, facts)),
+    ]
+    outputs = [
+        Term("vocabulary tables", int(share.tables * facts["vocabulary_copies"])),
+        Term("logits", logits(values, sizes, mesh)),
+    ]
+    if basis == "native":
+        copied = int(logits(values, sizes, mesh) * facts["compiled_logits_copies"])
+        outputs = [Term("logits", copied)]
     terms = [
         Term("gradients", held),
         Term("gradient accumulation", held if accumulation not in {None, 1} else 0),
         # Offloaded moments come back for the update, all at once (R1: batch 8 with offload).
         Term("moments fetched for the update", moments if off["moments"] else 0),
-        Term("gathered layers", int(gathered * facts["layer_copies"])),
-        Term("vocabulary tables", int(tables * facts["vocabulary_copies"])),
         Term("kept activations", kept),
-        Term("logits", logits(values, sizes, mesh)),
-        Term("expert buffers", expert_buffers(sizes, facts)),
+        *layer,
+        *outputs,
     ]
     middle = sum(term.bytes for term in terms)
     low, high = facts["spread"][basis]
@@ -169,6 +213,8 @@ def _estimate(values: Mapping[str, Any], mesh: Mapping[str, int], release: str) 
         high=sure + int((middle - sure) * high),
         sure=sure,
         basis=basis,
+        activations_host=offloaded,
+        mu=mu,
     )
 
 
@@ -177,15 +223,13 @@ def arguments(values: Mapping[str, Any], mesh: Mapping[str, int], release: str) 
 
     None where the weight tables cannot tell.
     """
-    leaves = _leaves(values, release)
-    if leaves is None or not _told(values, _STATE):
+    if not _told(values, _STATE) or values.get("weight_dtype") not in ITEM_BYTES:
         return None
-    dtype = values.get("weight_dtype")
-    if dtype not in ITEM_BYTES or values.get(_RULES) is UNKNOWN:
+    layout = layout_of(values, release)
+    if layout is None:
         return None
-    rules = axis_rules(values, release)
-    held = parameter_bytes(leaves, rules, mesh, dtype)
-    total = held + _moments(values, leaves, rules, mesh)
+    share = layout.held(mesh)
+    total = share.parameters(str(values["weight_dtype"])) + sum(moments_of(values, share))
     return total if 0 <= total < _ABSURD else None
 
 
@@ -203,11 +247,13 @@ def offloaded_at_least(values: Mapping[str, Any], release: str) -> int | None:
     dtype, optimizer = values.get("weight_dtype"), values.get("opt_type")
     if dtype not in ITEM_BYTES:
         return None
-    leaves = _leaves(values, release)
-    if leaves is not None:
-        rules = axis_rules(values, release) if values.get(_RULES) is not UNKNOWN else ()
-        weight_bytes = parameter_bytes(leaves, rules, {}, dtype)
-        moment_bytes = _moments(values, leaves, rules, {})
+    rules = values.get(RULES)
+    # Over no mesh nothing is cut, whatever the rules are.
+    layout = layout_of({**values, RULES: None if rules is UNKNOWN else rules}, release)
+    if layout is not None:
+        share = layout.held({})
+        weight_bytes = share.parameters(dtype)
+        moment_bytes = sum(moments_of(values, share))
     else:
         parameters = _plain_parameters(values)
         if parameters is None:
@@ -265,70 +311,21 @@ def largest_batch(
     return 1 + (limit - first.total()) // step
 
 
-def axis_rules(values: Mapping[str, Any], release: str) -> Sequence[Rule]:
-    """Return the logical axis rules in force; base.yml's where a file says none."""
-    catalogue = maxtext.load(release)
-    rules: Any = catalogue.logical_axis_rules
-    said = values.get(_RULES)
-    if not isinstance(said, list) or not said or said == catalogue.base.get(_RULES):
-        return rules  # type: ignore[no-any-return]
-    return overridden(rules, said)
-
-
 def _told(values: Mapping[str, Any], keys: Sequence[str]) -> bool:
     """Return whether each of the keys has a scalar: nothing unknown, and no list."""
     scalars = (str, int, float, type(None))  # bool is an int
     return all(isinstance(values.get(key), scalars) for key in keys)
 
 
-def _leaves(values: Mapping[str, Any], release: str) -> tuple[Leaf, ...] | None:
-    if release not in weights.releases():
-        return None
-    table = weights.load(release)
-    model = str(values.get("model_name"))
-    return table.leaves(model, values) if model in table.models else None
-
-
-def _moments(
-    values: Mapping[str, Any],
-    leaves: Sequence[Leaf],
-    rules: Sequence[Rule],
-    mesh: Mapping[str, int],
-) -> int:
-    """Return the bytes of the moments: mu in mu_dtype, nu in weight_dtype (MaxText 0.2.5).
+def moments_of(values: Mapping[str, Any], share: Held) -> tuple[int, int]:
+    """Return the bytes of both moments: mu in mu_dtype, nu in weight_dtype (MaxText 0.2.5).
 
     SGD without momentum has none; muon keeps mu alone for its matrices, which counts as half.
     """
-    trained = [leaf for leaf in leaves if leaf.trained]
     dtype = str(values.get("weight_dtype"))
     said = values.get("mu_dtype")
     mu_dtype = said if isinstance(said, str) and said in ITEM_BYTES else dtype
     optimizer = values.get("opt_type")
     if optimizer == "sgd":
-        return 0
-    mu = parameter_bytes(trained, rules, mesh, mu_dtype)
-    return mu if optimizer == "muon" else mu + parameter_bytes(trained, rules, mesh, dtype)
-
-
-def _gathered(
-    leaves: Sequence[Leaf], rules: Sequence[Rule], mesh: Mapping[str, int], sizes: Sizes
-) -> tuple[int, int]:
-    """Return bytes of the largest layer, and of the vocabulary tables, gathered for use."""
-    stacks: dict[str, float] = {}
-    tables = 0.0
-    # Many weights have the same axes, and the rules are long.
-    specs = {axes: partition(axes, rules, mesh) for axes in {leaf.axes for leaf in leaves}}
-    for leaf in leaves:
-        cut = 1
-        for axis, targets in zip(leaf.axes, specs[leaf.axes], strict=True):
-            kept = targets if axis == _EXPERTS else [t for t in targets if t in _STAYS_CUT]
-            cut *= prod(mesh.get(target, 1) for target in kept)
-        held = leaf.elements / cut * COMPUTE_BYTES
-        stack = next((str(axis) for axis in leaf.axes if axis in _STACKS), "")
-        if _VOCABULARY in leaf.axes:
-            tables += held
-        elif stack:
-            # A stack may hold a cycle of unlike layers: the mean of all its layers counts.
-            layers = sizes.layers_of(_STACKS[stack])
-            stacks[stack] = stacks.get(stack, 0.0) + held / max(1, layers)
-    return int(max(stacks.values(), default=0.0)), int(tables)
+        return 0, 0
+    return share.first_moment(mu_dtype), (0 if optimizer == "muon" else share.second_moment(dtype))

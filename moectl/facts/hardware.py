@@ -14,6 +14,12 @@ def names() -> list[str]:
     return list(read("hardware.yaml")["platforms"])
 
 
+def known() -> list[str]:
+    """Return every name and alias of a platform."""
+    rows = read("hardware.yaml")["platforms"]
+    return [*rows, *(alias for row in rows.values() for alias in row["aliases"])]
+
+
 def platform(name: str, *, where: str = "") -> Hardware:
     """Return a platform by name or alias.
 
@@ -24,6 +30,8 @@ def platform(name: str, *, where: str = "") -> Hardware:
     Raises:
         UnknownNameError: no such platform; the nearest are named.
     """
+    if name in _adopted:
+        return _adopted[name]
     platforms: dict[str, dict[str, Any]] = read("hardware.yaml")["platforms"]
     aliases = {alias: known for known, row in platforms.items() for alias in row["aliases"]}
     folded = name.casefold()
@@ -44,6 +52,15 @@ def platform(name: str, *, where: str = "") -> Hardware:
         gres_type=row["gres_type"],
         figures=row["figures"],
     )
+
+
+def adopt(found: Hardware) -> Hardware:
+    """Keep a platform that a person described, so that `platform` finds it by its name."""
+    _adopted[found.name] = found
+    return found
+
+
+_adopted: dict[str, Hardware] = {}
 
 
 def details(name: str) -> dict[str, Any]:

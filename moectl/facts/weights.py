@@ -114,6 +114,15 @@ class Weights:
             for path in group["paths"]
         )
 
+    def decisive(self, model: str) -> tuple[str, ...]:
+        """Return the settings that `leaves` hangs on.
+
+        Raises:
+            UnknownNameError: there is no table of `model`.
+        """
+        table = self._table(model)
+        return (*table["fixed"], *table["keys"], *self._switches)
+
     def axis_sizes(self, model: str) -> dict[str, tuple[int, ...]]:
         """Return the sizes that each logical axis has in `model`, ascending.
 

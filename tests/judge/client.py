@@ -48,6 +48,7 @@ class Verdict:
         indivisible: (path, dimension, size, shards) that the mesh does not divide.
         unsharded: the share that MaxText compares with sharding_tolerance; None if it did not.
         leaves: the parameter leaves, when asked for.
+        flops: FLOPs a step and device as MaxText counts them, when asked for.
     """
 
     id: Any
@@ -67,6 +68,7 @@ class Verdict:
     indivisible: list[tuple[str, int, int, int]] = field(default_factory=list)
     unsharded: float | None = None
     leaves: list[dict[str, Any]] = field(default_factory=list)
+    flops: float = 0.0
 
     @property
     def accepted(self) -> bool:

@@ -14,6 +14,7 @@ A job has:
   env        environment variables of the job
   keys       which resolved keys to tell, instead of DERIVED
   leaves     in state mode, whether to tell every leaf (path, shape, dtype, spec, logical axes)
+  flops      whether to tell MaxText's own count of FLOPs a step and device
   seconds    after which a judgement is ended; it then crashed
 
 What is run is `maxtext.trainers.pre_train.train.initialize` until its validate_train_config
@@ -75,6 +76,9 @@ def judge(job: dict[str, Any], folder: str) -> dict[str, Any]:
         progress["stage"] = "config"
         config = validated(arguments, progress)
         answer["derived"] = told(config, job.get("keys") or DERIVED.split())
+        if job.get("flops"):
+            count = maxtext("utils.maxtext_utils").calculate_tflops_training_per_device
+            answer["flops"] = 1e12 * count(config, log=False)[0]
         progress["stage"] = "mesh"
         mesh = make_mesh(config)
         answer["mesh"] = {name: int(size) for name, size in mesh.shape.items() if size != 1}
