@@ -13,23 +13,42 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from moectl.errors import BackendError, LocalFilesError, UnknownNameError, ValueUsageError
+from moectl.errors import (
+    BackendError,
+    LocalFilesError,
+    UnknownNameError,
+    UsageError,
+    ValueUsageError,
+)
 from moectl.interpreters import check_minor, expanded, find_python, find_uv
 from moectl.resources import fact
 
 __all__ = [
     "Environment",
     "Recipe",
+    "built",
     "ensure",
     "find_python",
     "find_uv",
+    "folder_of",
     "home",
     "managed",
     "recipes",
+    "remove",
 ]
 
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _SHOWN_LINES = 8
+# How lines of uv begin that tell how far it is; the others list every package.
+_PROGRESS = (
+    "Resolved ",
+    "Downloading ",
+    "Downloaded ",
+    "Building ",
+    "Built ",
+    "Prepared ",
+    "Installed ",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +161,25 @@ def ensure(
     return Environment(name=name, folder=folder, python=_interpreter(folder))
 
 
+def built(name: str, root: Path | None = None) -> bool:
+    """Whether the environment of a pinned set is there, so that nothing has to be fetched."""
+    return _usable(folder_of(name, root))
+
+
+def folder_of(name: str, root: Path | None = None) -> Path:
+    """Return the folder of the environment of a pinned set, built or not.
+
+    Raises:
+        UnknownNameError: there is no such set.
+    """
+    known = recipes()
+    if name not in known:
+        raise UnknownNameError("environment", name, known)
+    recipe = known[name]
+    parent = home() if root is None else root
+    return parent / f"{name}-{_digest(recipe.requirements, recipe.python)}"
+
+
 def home() -> Path:
     """Return the folder of all managed environments.
 
@@ -154,6 +192,49 @@ def home() -> Path:
     cached = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(cached) if cached.startswith("/") else expanded("~/.cache")
     return base / "moectl" / "environments"
+
+
+def remove(name: str, root: Path | None = None) -> bool:
+    """Remove the environment of a pinned set; return whether there was one.
+
+    It is renamed first, so that nobody finds half of one.
+
+    Raises:
+        UnknownNameError: there is no such set.
+        UsageError: something runs in it.
+        LocalFilesError: the file system refuses.
+    """
+    import shutil  # noqa: PLC0415
+
+    folder = folder_of(name, root)
+    if not folder.is_dir():
+        return False
+    if users := _users(folder):
+        raise UsageError(
+            f"{name} is in use by process {', '.join(map(str, users[:5]))}: end it first"
+        )
+    gone = folder.with_name(f".{folder.name}.removed.partial")
+    try:
+        with _alone(folder.parent / f".{folder.name}.lock"):
+            shutil.rmtree(gone, ignore_errors=True)
+            folder.rename(gone)
+            shutil.rmtree(gone)
+    except OSError as error:
+        raise LocalFilesError(f"{error.filename or folder}: {error.strerror or error}") from None
+    return True
+
+
+def _users(folder: Path) -> list[int]:
+    """Return the processes whose program lies in a folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            program = (entry / "cmdline").read_bytes().partition(b"\0")[0]
+        except OSError:
+            continue
+        if os.fsdecode(program).startswith(f"{folder}/"):
+            found.append(int(entry.name))
+    return sorted(found)
 
 
 def _build(folder: Path, text: str, python: str, locked: bool, say: Callable[[str], None]) -> None:
@@ -171,11 +252,12 @@ def _build(folder: Path, text: str, python: str, locked: bool, say: Callable[[st
     try:
         partial.chmod(0o755)
         _uv(uv, "venv", "--no-project", "--relocatable", "--allow-existing",
-            "--python", str(interpreter), str(partial))  # fmt: skip
+            "--python", str(interpreter), str(partial), say=_silent)  # fmt: skip
         wanted = partial / "requirements.txt"
         wanted.write_text(text, "utf-8")
         if _significant(text):
-            _uv(uv, "pip", "install", "--python", str(_interpreter(partial)), "-r", str(wanted))
+            into = str(_interpreter(partial))
+            _uv(uv, "pip", "install", "--python", into, "-r", str(wanted), say=say)
         _settle(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -197,25 +279,31 @@ def _settle(partial: Path, folder: Path) -> None:
             raise
 
 
-def _uv(uv: Path, *arguments: str) -> None:
+def _uv(uv: Path, *arguments: str, say: Callable[[str], None]) -> None:
+    """Run uv, and tell on what it says of its progress: without a terminal that is few lines."""
     import shlex  # noqa: PLC0415
     import subprocess  # noqa: PLC0415
 
     command = [str(uv), *arguments]
-    done = subprocess.run(
+    lines: list[str] = []
+    with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        check=False,
         env=os.environ | {"UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never"},
-    )
-    if done.returncode:
-        said = "\n".join(f"  {line}" for line in done.stdout.splitlines()[-_SHOWN_LINES:])
+    ) as running:
+        assert running.stdout is not None  # noqa: S101 - opened above
+        for line in running.stdout:
+            lines.append(line.rstrip())
+            if line.lstrip().startswith(_PROGRESS):
+                say(f"uv: {line.strip()}")
+    if running.returncode:
+        said = "\n".join(f"  {line}" for line in lines[-_SHOWN_LINES:])
         raise BackendError(
-            f"uv failed (exit code {done.returncode}) at `{shlex.join(command)}`:\n{said}"
+            f"uv failed (exit code {running.returncode}) at `{shlex.join(command)}`:\n{said}"
         )
 
 

@@ -30,7 +30,7 @@ class Missing(Exception):  # noqa: N818 - a statement about the machine, not a f
 def require(component: str) -> Path:
     """Return the path of a component, or skip the test that asks (fail, when required).
 
-    It is the interpreter for "maxtext" and for "jaxlib-<release>", the program for
+    It is the interpreter for "maxtext", "maxtext-cuda" and "jaxlib-<release>", the program for
     "shellcheck", "chromium" and "slurm" (slurmctld), and "/" for "root".
     """
     try:
@@ -94,6 +94,7 @@ def _root() -> Path:
 
 COMPONENTS: dict[str, Callable[[], Path]] = {
     "maxtext": _environment(MAXTEXT),
+    "maxtext-cuda": _environment(f"{MAXTEXT}-cuda13"),
     **{name: _environment(name) for name in environments.recipes() if name.startswith("jaxlib-")},
     "slurm": _slurm,
     "chromium": _program("chromium", "chromium-browser", "google-chrome"),

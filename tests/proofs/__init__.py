@@ -1,0 +1,1 @@
+"""Compiled peaks of native training steps, and the estimate beside them."""
