@@ -7,9 +7,10 @@ it is unresolved: no -1, no profile reference, no preset reference.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from moectl.findings import Finding
+from moectl.job_kubernetes import Kubernetes
 from moectl.values import Hardware, Image, Plain, Value
 
 
@@ -101,6 +102,17 @@ class Cluster:
         gpu_hours_limit: GPU-hours above which a launch asks, or None.
         compile_limit: seconds the watchdog waits for the first step, or None for its own.
         step_limit: seconds the watchdog waits for the next step, or None for its own.
+        watchdog_factor: multiple of the median step it waits for at least, or None for its own.
+        watchdog_grace: seconds a process that told why it ends is given, or None for its own.
+        signal_seconds: seconds before the time limit at which MaxText is told to save, or None
+            for the usual ones; 0 is never.
+        requeue: how often a job goes back into the queue without a new step, or None for the
+            usual number.
+        preflight: whether every process is looked at before it trains.
+        preflight_retry: whether it is done once more without the nodes it names.
+        devices: "gpu", "cpu" or empty: what the local launcher trains on.
+        processes: processes of the local launcher on CPU devices.
+        kubernetes: what only Kubernetes reads.
     """
 
     name: str = ""
@@ -130,6 +142,15 @@ class Cluster:
     gpu_hours_limit: float | None = None
     compile_limit: int | None = None
     step_limit: int | None = None
+    watchdog_factor: float | None = None
+    watchdog_grace: int | None = None
+    signal_seconds: int | None = None
+    requeue: int | None = None
+    preflight: bool = False
+    preflight_retry: bool = False
+    devices: str = ""
+    processes: int = 1
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +193,7 @@ class Job:
         title: one line for people.
         form: "benchmark" or "pretrain".
         preset: the preset it came from, or "".
-        launcher: "slurm".
+        launcher: "slurm", "local" or "kubernetes".
         gpus, nodes, processes_per_node: the process layout; one process a GPU.
         hardware, mesh, batch, container, cluster: see there.
         config: what config.yml holds, MaxText key to value.
@@ -223,3 +244,13 @@ class Job:
     def nodes_per_slice(self) -> int:
         """Return the nodes that carry one ICI mesh."""
         return self.mesh.gpus_per_slice // self.processes_per_node
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether virtual devices of this machine's CPU stand in for the GPUs."""
+        return self.launcher == "local" and self.cluster.devices == "cpu"
+
+    @property
+    def processes(self) -> int:
+        """Return the processes: one a GPU, fewer with several CPU devices each."""
+        return self.cluster.processes if self.on_cpu else self.gpus

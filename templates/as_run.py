@@ -23,9 +23,16 @@ SECONDS = 60
 FILES = (
     "config.yml",
     "launch.sbatch",
+    "launch.py",
+    "launch.json",
     "rank.sh",
     "placement.py",
+    "pod_start.py",
+    "pod.json",
     "watchdog.py",
+    "preflight.py",
+    "preflight_judge.py",
+    "go_on.py",
     "moectl.lock.yaml",
 )
 SECRET = re.compile(r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY", re.I)
@@ -108,11 +115,16 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Note down what runs.")
     parser.add_argument("--image", default="")
     parser.add_argument("--secret", action="append", default=[])
+    parser.add_argument("--job", help="its name, where no Slurm says it")
+    parser.add_argument("--restarts", type=int, default=0)
     parser.add_argument("folder")
     options = parser.parse_args(arguments)
     signal.alarm(SECONDS)
     folder = Path(options.folder)
-    text = json.dumps(record(os.environ, folder, options.image, set(options.secret)), indent=1)
+    found = record(os.environ, folder, options.image, set(options.secret))
+    if options.job is not None:
+        found.update(job=options.job, restarts=options.restarts)
+    text = json.dumps(found, indent=1)
     part = folder / "as-run.json.part"
     part.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
     part.replace(folder / "as-run.json")

@@ -27,6 +27,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 UNKNOWN = "-"
+# How the scheduler is asked for whole units; pod_start.py has a scheduler of its own.
+REMEDY = "Ask for --segment={unit} (cluster.segment: true)"
 NVIDIA_SMI_SECONDS = 60
 
 
@@ -146,8 +148,8 @@ def sentence(
     parts = " + ".join(str(size) for size in sizes[:24]) + (" + ..." if len(sizes) > 24 else "")
     return (
         f"the {sum(sizes)} nodes lie in NVLink domains of {parts} ({title}), and {what} takes "
-        f"{unit} nodes of one domain: {leftover}. Ask for --segment={unit} "
-        f"(cluster.segment: true), or exclude nodes, or make the product of the ICI degrees "
+        f"{unit} nodes of one domain: {leftover}. {REMEDY.format(unit=unit)}, or exclude nodes, "
+        f"or make the product of the ICI degrees "
         f"{fitting * gpus_per_node} ({plural(fitting, 'node')} a slice)."
     )
 
@@ -172,7 +174,7 @@ def picked(
         raise ValueError(
             f"{units} x {unit} nodes of one NVLink domain each are wanted ({what} takes {unit}), "
             f"and the nodes that are left lie in domains of {sizes} ({title}), which makes "
-            f"{len(chosen) // unit}. Ask for --segment={unit} (cluster.segment: true) or for more "
+            f"{len(chosen) // unit}. {REMEDY.format(unit=unit)} or for more "
             "spare nodes (cluster.spare_nodes)."
         )
     return chosen

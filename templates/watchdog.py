@@ -94,7 +94,8 @@ class Watch:
         self.folder = folder
         self.options = options
         self.ranks = [
-            Rank(number, folder / f"rank-{number}.log", now) for number in range(options.ranks)
+            Rank(number, folder / f"rank-{number}.log", now)
+            for number in range(options.first, options.first + options.ranks)
         ]
         self.rows = [(row, re.compile(row[1])) for row in FATAL]
         self.any = re.compile("|".join(f"(?:{row[1]})" for row in FATAL) or r"(?!)")
@@ -212,8 +213,8 @@ class Watch:
     def named(self, item: Any) -> Any:
         """Return the rank that a text about another process names, None when it names none."""
         match = re.search(item[2][7], item[3]) if item[2][7] else None
-        number = int(match.group(1)) if match else len(self.ranks)
-        return self.ranks[number] if number < len(self.ranks) else None
+        number = int(match.group(1)) if match else -1
+        return next((rank for rank in self.ranks if rank.number == number), None)
 
     def behind(self) -> Any:
         """Return the rank that stays behind the others, None when none does."""
@@ -304,7 +305,7 @@ def claim(folder: Path, record: Any, *, anew: bool = False) -> bool:
 
 
 def children(parent: int, name: str) -> list[int]:
-    """Return the processes of a name that a process started."""
+    """Return the processes of a name ("" is any) that a process started, this one left out."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -312,9 +313,10 @@ def children(parent: int, name: str) -> list[int]:
         except OSError:
             continue
         fields = rest.split()
-        if head.partition("(")[2] == name and int(fields[1]) == parent and fields[0] != "Z":
+        named = not name or head.partition("(")[2] == name
+        if named and int(fields[1]) == parent and fields[0] != "Z":
             found.append(int(path.parent.name))
-    return found
+    return [pid for pid in found if pid != os.getpid()]
 
 
 def send(pid: int, number: int) -> None:
@@ -349,31 +351,34 @@ def end(watch: Watch, parent: int, record: Any) -> None:
         sys.stderr.write(f"moectl: the watchdog ends this job: {told}\n")
         sys.stderr.flush()
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in children(parent, "srun"):
+        for pid in children(parent, watch.options.program):
             send(pid, number)
         deadline = time.monotonic() + watch.options.stacks
-        while time.monotonic() < deadline and children(parent, "srun"):
+        while time.monotonic() < deadline and children(parent, watch.options.program):
             time.sleep(0.2)
 
 
 def abort(watch: Watch, parent: int) -> Any:
     """Send every process of the job's steps SIGABRT and return the stacks they write."""
-    job = os.environ.get("SLURM_JOB_ID", "")
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(
-            ["scancel", "--signal=ABRT", job],  # noqa: S607 - where the job finds it
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=watch.options.stacks,
-            check=False,
-        )
+    if watch.options.program == "srun":
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(
+                ["scancel", "--signal=ABRT", os.environ.get("SLURM_JOB_ID", "")],  # noqa: S607
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=watch.options.stacks,
+                check=False,
+            )
+    else:  # launch.py of the local launcher starts the processes itself
+        for pid in children(parent, watch.options.program):
+            send(pid, signal.SIGABRT)
     deadline = time.monotonic() + watch.options.stacks
     before: Any = None
     found = watch.stacks()
     # A stack is whole when nothing was added to it since the last look.
     while found != before or len(found) < len(watch.ranks):
-        if time.monotonic() >= deadline or not children(parent, "srun"):
+        if time.monotonic() >= deadline or not children(parent, watch.options.program):
             break
         time.sleep(0.5)
         before, found = found, watch.stacks()
@@ -390,6 +395,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="End a job that hangs, and say why.")
     for name, kind, default in (
         ("ranks", int, None),
+        ("first", int, 0),
         ("per-node", int, 1),
         ("steps", int, 0),
         ("settle", int, 1),
@@ -402,6 +408,7 @@ def main(arguments: list[str]) -> int:
         ("stacks", float, None),
         ("apart", float, 60.0),
         ("parent", int, os.getppid()),
+        ("program", str, "srun"),
     ):
         parser.add_argument("--" + name, type=kind, default=default, required=default is None)
     parser.add_argument("folder")
@@ -417,7 +424,7 @@ def main(arguments: list[str]) -> int:
         now += min(seen - before, options.every + SUSPENDED)
         watch.look(now)
         record = watch.verdict(now)
-        if record is not None and children(parent, "srun"):
+        if record is not None and children(parent, watch.options.program):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # launch.sbatch waits for the rest
             record["ranks"] = watch.table(now)
             end(watch, parent, record)

@@ -93,8 +93,8 @@ def _versions(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
 
 def _processes(job: Job, record: Mapping[str, Any]) -> Iterator[str]:
     count = record.get("processes")
-    if type(count) is int and count and count != job.gpus:
-        yield f"{count} processes ran, the job has {job.gpus}"
+    if type(count) is int and count and count != job.processes:
+        yield f"{count} processes ran, the job has {job.processes}"
 
 
 def _variables(job: Job, record: Mapping[str, Any]) -> Iterator[str]:

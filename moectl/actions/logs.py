@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from moectl.actions.kubernetes import Bringer, bringer
 from moectl.actions.runs import backend_for, row
 from moectl.errors import LocalFilesError, UsageError, ValueUsageError
 from moectl.launch.record import RunRecord
@@ -106,6 +107,7 @@ def find(store: Store, said: str, wish: Wish) -> tuple[RunRecord, Log]:
         LocalFilesError: there is no log; the sentence says where it would be.
     """
     record = store.find(said)
+    bringer(record, store)(record)
     log = chosen(record, wish) or _of_batch(record, wish)
     if log is None:
         where = Path(record.bundle) / "logs"
@@ -113,6 +115,13 @@ def find(store: Store, said: str, wish: Wish) -> tuple[RunRecord, Log]:
             f"{record.id} has no log in {where} yet; `moectl status {record.id}` says what it does"
         )
     return record, log
+
+
+def newest(store: Store, identity: str, wish: Wish, bring: Bringer) -> Log | None:
+    """Return the log that counts at this moment, see `chosen`; jobs may have been added."""
+    record = store.read(identity)
+    bring(record)
+    return chosen(record, wish)
 
 
 def tail(path: Path, count: int) -> list[str]:
@@ -225,12 +234,17 @@ def follow(
         waited += LOOK
 
 
-def is_live(store: Store, identity: str) -> bool:
+def is_live(store: Store, identity: str, bring: Bringer | None = None) -> bool:
     """Whether a run may still do something; True where the scheduler gives no answer.
+
+    What an ended run wrote last is brought before the answer.
 
     Raises:
         MoectlError: there is no such run any more.
     """
     record = store.read(identity)
-    survey = settle(store, backend_for(record), [record])
-    return bool(survey.unreachable) or row(survey, survey.records[0]).live
+    survey = settle(store, backend_for(record, store), [record])
+    live = bool(survey.unreachable) or row(survey, survey.records[0]).live
+    if bring is not None and not live:
+        bring(record, now=True)
+    return live

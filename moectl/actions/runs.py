@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from moectl.actions.chain_state import DONE, state_of_chain
 from moectl.errors import BackendError, UnknownNameError
-from moectl.launch import submit
+from moectl.launch import chain, submit
 from moectl.launch.backend import Backend, JobState
+from moectl.launch.kubernetes import Kubernetes
+from moectl.launch.local import Local
 from moectl.launch.record import RunRecord
 from moectl.launch.settle import Survey, age, settle
 from moectl.launch.slurm import Slurm
@@ -22,7 +25,11 @@ FIRST_LOOK, LAST_LOOK, GROWTH = 1.0, 30.0, 1.5
 # Looks in a row that nobody answered, after which following ends.
 UNANSWERED = 20
 
-_MAKERS: dict[str, Callable[[], Backend]] = {"slurm": Slurm}
+_MAKERS: dict[str, Callable[[Store], Backend]] = {
+    "slurm": lambda _: Slurm(),
+    "local": lambda store: Local(store.root),
+    "kubernetes": lambda store: Kubernetes(store.root),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,7 @@ class Row:
         state: in one word or two what it does.
         live: whether it may still do something.
         blocked: why it will not start by itself, and the remedy; else empty.
+        link: of a run of several jobs the one that counts, from 1; else None.
     """
 
     record: RunRecord
@@ -42,6 +50,25 @@ class Row:
     state: str
     live: bool
     blocked: str = ""
+    link: int | None = None
+
+    @property
+    def links(self) -> int:
+        """Return how many jobs the run is meant to be made of."""
+        return chain.links(self.record)
+
+    @property
+    def lacks(self) -> int:
+        """Return how many links were never submitted although the run is not at its end."""
+        unmeant = self.state == "done" or self.record.state in {"intent", "cancelled", "lost"}
+        return 0 if unmeant else chain.missing(self.record)
+
+    @property
+    def said(self) -> str:
+        """Return the state for people, with the link that counts."""
+        if self.link is None:
+            return self.state
+        return f"{self.state}, link {self.link} of {self.links}"
 
     def as_dict(self, now: float) -> dict[str, Any]:
         """Return the JSON form; age in seconds."""
@@ -52,6 +79,9 @@ class Row:
             "state": self.state,
             "live": self.live,
             "blocked": self.blocked,
+            "link": self.link,
+            "links": self.links,
+            "lacks": self.lacks,
             "jobs": [
                 {
                     "job": job.job,
@@ -95,10 +125,20 @@ def table(store: Store, backend: Backend | None = None) -> Table:
         LocalFilesError: the folder of records cannot be read.
     """
     listing = store.list()
-    asked = backend or Slurm()
-    survey = settle(store, asked, listing.records) if listing.records else Survey(())
-    rows = tuple(row(survey, record, asked) for record in survey.records)
-    return Table(rows, listing.broken, listing.bare, survey.unreachable)
+    rows: dict[str, Row] = {}
+    unreachable = []
+    for launcher in dict.fromkeys(record.launcher for record in listing.records):
+        records = [record for record in listing.records if record.launcher == launcher]
+        make = _MAKERS.get(launcher)
+        if backend is None and make is None:  # a launcher of a newer moectl
+            asked, survey = None, Survey(tuple(records))
+        else:
+            asked = backend or backend_for(records[0], store)
+            survey = settle(store, asked, records)
+        rows |= {record.id: row(survey, record, asked) for record in survey.records}
+        unreachable += [survey.unreachable] if survey.unreachable else []
+    ordered = tuple(rows[record.id] for record in listing.records)
+    return Table(ordered, listing.broken, listing.bare, "\n".join(unreachable))
 
 
 def look(store: Store, backend: Backend, record: RunRecord) -> Row:
@@ -110,14 +150,22 @@ def look(store: Store, backend: Backend, record: RunRecord) -> Row:
 def row(survey: Survey, record: RunRecord, backend: Backend | None = None) -> Row:
     """Return a run as the table shows it; the backend knows what blocks it."""
     jobs = survey.states(record)
+    number = chain.at(record, jobs)
+    found = _row(record, jobs, backend)
+    if number is None:
+        return found
+    return replace(found, state=state_of_chain(record, jobs, found.state), link=number)
+
+
+def _row(record: RunRecord, jobs: tuple[JobState, ...], backend: Backend | None) -> Row:
+    if record.state == "intent":
+        return Row(record, jobs, "being submitted", live=True)
     live = [job for job in jobs if job.live]
     if live:
         # Of a run of several jobs the one that is farthest counts.
         first = next((job for job in live if job.phase != "pending"), live[0])
         blocked = backend.blocked(first) if backend else ""
         return Row(record, jobs, first.phase, live=True, blocked=blocked)
-    if record.state == "intent":
-        return Row(record, jobs, "being submitted", live=True)
     if not jobs:
         return Row(record, jobs, record.state, live=False)
     last = jobs[-1].phase
@@ -125,8 +173,8 @@ def row(survey: Survey, record: RunRecord, backend: Backend | None = None) -> Ro
     return Row(record, jobs, state_of, live=False)
 
 
-def backend_for(record: RunRecord) -> Backend:
-    """Return the backend of a run.
+def backend_for(record: RunRecord, store: Store | None = None) -> Backend:
+    """Return the backend of a run, as it is written down in a store.
 
     Raises:
         UnknownNameError: this moectl does not know it.
@@ -134,7 +182,7 @@ def backend_for(record: RunRecord) -> Backend:
     make = _MAKERS.get(record.launcher)
     if make is None:
         raise UnknownNameError("launcher", record.launcher, _MAKERS, where=record.id)
-    return make()
+    return make(store or Store())
 
 
 def cancel(store: Store, said: str) -> tuple[Row, list[str]]:
@@ -144,20 +192,25 @@ def cancel(store: Store, said: str) -> tuple[Row, list[str]]:
         MoectlError: there is no such run, or the scheduler or the file system refuses.
     """
     record = store.find(said)
-    backend = backend_for(record)
+    backend = backend_for(record, store)
     record, ended = submit.cancel(store, backend, record.id)
     return look(store, backend, record), ended
 
 
-def resume(store: Store, said: str) -> RunRecord:
-    """Submit a further job of a run, of the same bundle.
+def resume(store: Store, said: str, count: int | None = None) -> RunRecord:
+    """Submit further jobs of a run, of the same bundle.
+
+    Args:
+        store: where records lie.
+        said: the run.
+        count: how many; None is one, or of a run of several jobs those that never trained.
 
     Raises:
         MoectlError: there is no such run, it is live, or the scheduler or the file system
             refuses.
     """
     record = store.find(said)
-    return submit.resume(store, backend_for(record), record.id)
+    return submit.resume(store, backend_for(record, store), record.id, count=count)
 
 
 def follow(
@@ -191,7 +244,7 @@ def follow(
             if seen != before:
                 delay = FIRST_LOOK
                 tell(now)
-            if not now.live:
+            if not now.live or (now.link is not None and now.state == DONE):
                 return now
             before = seen
         sleep(delay)
@@ -203,6 +256,8 @@ def done(seen: Row) -> str:
 
     An exit code of 0 is not enough, since MaxText ends with 0 on SIGTERM too.
     """
+    if seen.link is not None:
+        return "" if seen.state == DONE else f"it is {seen.state}"
     if not seen.jobs or seen.jobs[-1].phase != "completed":
         return f"it is {seen.state}"
     steps = seen.record.options.get("steps")

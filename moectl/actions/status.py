@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from moectl.actions.kubernetes import bringer
 from moectl.actions.runs import Row, Table, backend_for, row, table
 from moectl.launch.backend import Backend
 from moectl.launch.settle import settle
@@ -79,11 +80,13 @@ class Details:
         status: the run.
         verdict: why its newest start ended, None while it runs well or when nothing tells.
         differences: what ran against the lock, a clause each.
+        preflight: what a preflight said; empty where there was none.
     """
 
     status: Status
     verdict: Verdict | None
     differences: tuple[str, ...]
+    preflight: str = ""
 
     def as_dict(self, now: float) -> dict[str, Any]:
         """Return the JSON form."""
@@ -91,6 +94,7 @@ class Details:
             **self.status.as_dict(now),
             "verdict": asdict(self.verdict) if self.verdict else None,
             "differences": list(self.differences),
+            "preflight": self.preflight,
         }
 
 
@@ -109,6 +113,9 @@ def statuses(store: Store, backend: Backend | None = None, now: float | None = N
         LocalFilesError: the folder of records cannot be read.
     """
     found = table(store, backend)
+    for each in found.rows:
+        if each.live and each.jobs:
+            bringer(each.record, store, backend)(each.record)
     moment = time.time() if now is None else now
     return Statuses(tuple(status_of(each, moment) for each in found.rows), found)
 
@@ -122,9 +129,10 @@ def status(
         MoectlError: there is no such run.
     """
     record = store.find(said)
-    asked = backend or backend_for(record)
+    asked = backend or backend_for(record, store)
     survey = settle(store, asked, [record])
     seen = row(survey, survey.records[0], asked)
+    bringer(record, store, asked)(seen.record)
     return status_of(seen, time.time() if now is None else now), survey.unreachable
 
 
@@ -167,6 +175,7 @@ def _config(bundle: Path) -> str:
 def details(found: Status) -> Details:
     """Return a run looked at closely: why it failed, and what ran against its lock."""
     from moectl.actions.differences import differences  # noqa: PLC0415
+    from moectl.logs.preflight import preflight  # noqa: PLC0415
 
     bundle = Path(found.row.record.bundle)
     path = found.folder.path if found.folder else None
@@ -177,7 +186,9 @@ def details(found: Status) -> Details:
         jobs = found.row.record.job_ids
         job = found.folder.job if found.folder else jobs[-1] if jobs else None
         why = verdict(path, batch_log(bundle, job) if job else None)
-    return Details(found, why, tuple(differences(bundle, path)) if path else ())
+    looked = preflight(path) if path else None
+    differing = tuple(differences(bundle, path)) if path else ()
+    return Details(found, why, differing, looked.said if looked else "")
 
 
 def watched(

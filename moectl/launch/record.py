@@ -54,6 +54,7 @@ class RunRecord:
             never submitted).
         jobs: its jobs, oldest first.
         options: what else was asked for, e.g. {"chain": 3}.
+        ended: a job's id to how it ended, in the scheduler's words, for when it has forgotten.
         other: keys of a newer moectl, kept as they are.
     """
 
@@ -69,6 +70,7 @@ class RunRecord:
     state: State = "intent"
     jobs: tuple[JobEntry, ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    ended: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     other: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -76,6 +78,8 @@ class RunRecord:
         jobs = [{"job": j.job, "submitted": j.submitted, "why": j.why} for j in self.jobs]
         known = {item.name: getattr(self, item.name) for item in fields(self)}
         del known["other"]
+        if not self.ended:
+            del known["ended"]
         return {
             "format": FORMAT,
             **known,
@@ -126,8 +130,17 @@ def from_dict(data: Any) -> RunRecord:
     options = data.get("options", {})
     if not isinstance(options, dict):
         raise RecordError("has options that are no mapping")
-    left = {k: v for k, v in data.items() if k not in {*known, "jobs", "options", "format"}}
-    return RunRecord(**known, jobs=_jobs(data.get("jobs", [])), options=options, other=left)
+    read = {*known, "jobs", "options", "ended", "format"}
+    left = {key: value for key, value in data.items() if key not in read}
+    jobs = _jobs(data.get("jobs", []))
+    ended = _ended(data.get("ended", {}))
+    return RunRecord(**known, jobs=jobs, options=options, ended=ended, other=left)
+
+
+def _ended(rows: Any) -> dict[str, dict[str, Any]]:
+    """Return what a record says of ended jobs; what cannot be read of it can be asked for."""
+    held = rows.items() if isinstance(rows, dict) else ()
+    return {job: row for job, row in held if isinstance(row, dict)}
 
 
 def _jobs(rows: Any) -> tuple[JobEntry, ...]:

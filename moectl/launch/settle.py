@@ -10,13 +10,17 @@ from dataclasses import dataclass, field, replace
 
 from moectl.errors import BackendError, LocalFilesError, MoectlError
 from moectl.launch.backend import Backend, JobState, Phase, Wanted
-from moectl.launch.record import RunRecord, Why
+from moectl.launch.chain import next_why
+from moectl.launch.ended import kept, recalled
+from moectl.launch.record import RunRecord
 from moectl.launch.store import Store
 
 # A lost run is looked for again that long: its job may have come later than its record died.
 LOOKED_FOR_SECONDS = 24 * 3600
 # Locks that are held at the same time; further intents are settled the next time.
 SETTLED_AT_ONCE = 200
+# Records that are written anew at the same time for how their jobs ended.
+KEPT_AT_ONCE = 50
 # Options of a record: the allocation a run was started in, and how it ended there.
 INSIDE = "inside"
 EXIT_CODE = "exit_code"
@@ -40,7 +44,8 @@ class Survey:
     def states(self, record: RunRecord) -> tuple[JobState, ...]:
         """Return what the jobs of a run do, oldest first; unknown where nobody could tell."""
         known = {state.job: state for state in self.jobs.get(record.id, ())}
-        return tuple(known.get(job, JobState(job, "unknown")) for job in record.job_ids)
+        states = (known.get(job, JobState(job, "unknown")) for job in record.job_ids)
+        return tuple(recalled(record, state) for state in states)
 
 
 def settle(store: Store, backend: Backend, records: Sequence[RunRecord]) -> Survey:
@@ -74,11 +79,14 @@ def settle(store: Store, backend: Backend, records: Sequence[RunRecord]) -> Surv
             found = backend.survey([one for one in asked if one.jobs or one.since is not None])
         except BackendError as error:
             return Survey(tuple(current.values()), inside, str(error))
+        left = KEPT_AT_ONCE
         for identity, record in list(current.items()):
             with contextlib.suppress(MoectlError):
-                current[identity] = _settled(
-                    store, record, found.get(identity), locked=identity in mine
+                after = _settled(
+                    store, record, found.get(identity), locked=identity in mine, keep=left > 0
                 )
+                left -= after.ended != record.ended
+                current[identity] = after
     return Survey(tuple(current[record.id] for record in records), {**found, **inside})
 
 
@@ -97,11 +105,11 @@ def wanted(record: RunRecord, *, search: bool) -> Wanted:
     return Wanted(record.id, record.job_ids, seconds(record.created) if search else None)
 
 
-def adopt(record: RunRecord, states: Iterable[JobState], why: Why = "resume") -> RunRecord:
+def adopt(record: RunRecord, states: Iterable[JobState]) -> RunRecord:
     """Return the record with those of its jobs that it lacks."""
     for state in states:
         if state.phase != "refused" and state.job not in record.job_ids:
-            record = record.submitted(state.job, moment(), why if record.jobs else "first")
+            record = record.submitted(state.job, moment(), next_why(record))
     return record
 
 
@@ -152,9 +160,21 @@ def _may_come(record: RunRecord, now: float) -> bool:
 
 
 def _settled(
-    store: Store, record: RunRecord, found: tuple[JobState, ...] | None, *, locked: bool
+    store: Store,
+    record: RunRecord,
+    found: tuple[JobState, ...] | None,
+    *,
+    locked: bool,
+    keep: bool,
 ) -> RunRecord:
     """Return a run as it is after the scheduler answered, and write down what changed.
+
+    Args:
+        store: where records lie.
+        record: the run.
+        found: what its jobs do, None where nobody could tell.
+        locked: whether its lock is held.
+        keep: whether it is written down how its jobs ended.
 
     Raises:
         MoectlError: the record cannot be read or its lock cannot be made; it stays.
@@ -164,6 +184,8 @@ def _settled(
     after = adopt(record, found)
     if locked:
         after = after if after.jobs != record.jobs else unmeant(record)
+    if keep:
+        after = kept(after, found)
     if after == record:
         return record
     with contextlib.ExitStack() as held:
@@ -171,6 +193,7 @@ def _settled(
             if held.enter_context(store.locked(record.id, wait=False)) is None:
                 return record  # somebody is at it
             after = adopt(store.read(record.id), found)
+            after = kept(after, found) if keep else after
         with contextlib.suppress(LocalFilesError):  # a full disk: it is found again next time
             store.save(after)
     return after

@@ -17,11 +17,12 @@ from pathlib import Path
 
 from moectl.errors import BackendError, LocalFilesError, UsageError
 from moectl.launch.allocation import Allocation, run_inside
-from moectl.launch.backend import Backend, JobState, UnansweredError
-from moectl.launch.record import RunRecord, Why
+from moectl.launch.backend import Backend, JobState, UnansweredError, Wanted
+from moectl.launch.chain import begun, group, links, missing, next_why, unused
+from moectl.launch.record import RunRecord
 from moectl.launch.settle import EXIT_CODE, INSIDE, adopt, moment, settle, unmeant, wanted
 from moectl.launch.store import BUNDLE, Store
-from moectl.settings.bundle_names import LAUNCH
+from moectl.settings.bundle_names import LAUNCH, STARTED
 
 
 def launch(
@@ -55,7 +56,7 @@ def launch(
             record, lock = _intend(
                 store, backend, record, write, held, again=again, bundles=bundles
             )
-        return _submit(store, backend, record, options, "first", lock)
+        return _submit(store, backend, record, options, lock)
 
 
 def start_inside(
@@ -100,8 +101,24 @@ def start_inside(
     return record, code
 
 
-def resume(store: Store, backend: Backend, identity: str, options: Sequence[str] = ()) -> RunRecord:
-    """Submit a further job of a run, of the same bundle.
+def resume(
+    store: Store,
+    backend: Backend,
+    identity: str,
+    options: Sequence[str] = (),
+    count: int | None = None,
+) -> RunRecord:
+    """Submit further jobs of a run, of the same bundle.
+
+    Of a chain whose submission was interrupted, the links that it lacks, although others of it
+    are live; else as many links as never trained.
+
+    Args:
+        store: where records lie.
+        backend: what runs it.
+        identity: the run.
+        options: further options of the scheduler's own program, for the first of the jobs.
+        count: how many jobs instead.
 
     Raises:
         UsageError: the run, or another of its name, is live.
@@ -112,15 +129,25 @@ def resume(store: Store, backend: Backend, identity: str, options: Sequence[str]
         with store.whole():
             record = store.read(identity)
             _refuse_inside(record)
-            _refuse_live(store, backend, record.name, "`moectl cancel` ends it")
+            if count is not None or not _interrupted(store, backend, record):
+                _refuse_live(store, backend, record.name, "`moectl cancel` ends it")
             lock = held.enter_context(store.locked(identity))
             record = store.read(identity)
-            if not (Path(record.bundle) / LAUNCH).is_file():
-                raise LocalFilesError(f"{record.bundle} holds no {LAUNCH} any more; launch anew")
-            why: Why = "resume" if record.jobs else "first"
+            if not _started(record).is_file():
+                name = _started(record).name
+                raise LocalFilesError(f"{record.bundle} holds no {name} any more; launch anew")
+            found: Sequence[JobState] = ()
+            if missing(record):
+                found = _all_jobs(backend, record)
+                record = adopt(record, found)
+            if count is None and missing(record):
+                live = [state.job for state in found if state.live]
+                options = [*options, *(_behind(live[-1]) if live else ())]
+            else:
+                record = begun(record, count or unused(record))
             record = replace(record, state="intent")
             store.save(record)
-        return _submit(store, backend, record, options, why, lock)
+        return _submit(store, backend, record, options, lock)
 
 
 def cancel(store: Store, backend: Backend, identity: str) -> tuple[RunRecord, list[str]]:
@@ -137,7 +164,8 @@ def cancel(store: Store, backend: Backend, identity: str) -> tuple[RunRecord, li
         states = found.get(identity, ())
         record = adopt(record, states)
         live = [state.job for state in states if state.live]
-        backend.cancel(live, identity)
+        # The last link first, so that none begins because the one before it has ended.
+        backend.cancel(live[::-1], identity)
         if live or record.state == "intent":
             record = replace(record, state="cancelled")
         store.save(record)
@@ -161,6 +189,8 @@ def _intend(
             record.name,
             "--again starts another run beside it, --name calls this one something else",
         )
+    # Where no scheduler answers, nothing is meant.
+    backend.survey([Wanted(record.id)])
     folder = store.reserve(record.id)
     written: Path | None = None
     try:
@@ -181,15 +211,56 @@ def _submit(
     backend: Backend,
     record: RunRecord,
     options: Sequence[str],
-    why: Why,
+    lock: int | None,
+) -> RunRecord:
+    """Submit the jobs of an intent, whose lock is held; each waits for the one before.
+
+    The run stays an intent until the last one has its id on the disk, so that what a launch
+    that dies in between has submitted is looked for.
+    """
+    record = _submit_one(store, backend, record, options, lock)
+    while missing(record):
+        record = replace(record, state="intent")
+        record = _submit_one(store, backend, record, _behind(record.job_ids[-1]), lock)
+    return record
+
+
+def _behind(job: str) -> list[str]:
+    """Return the options of a job that starts when another one has ended, however it did.
+
+    With "singleton" no two jobs of the run's name are ever under way, even where a link that
+    was given up reaches a slow controller after all.
+    """
+    return [f"--dependency=afterany:{job},singleton"]
+
+
+def _all_jobs(backend: Backend, record: RunRecord) -> Sequence[JobState]:
+    """Return all jobs of a run, those that its record lacks among them.
+
+    Raises:
+        BackendError: nobody can tell at the moment.
+    """
+    found = backend.survey([wanted(record, search=True)])
+    if record.id not in found:
+        raise BackendError("the scheduler's accounts do not answer; try again in a moment")
+    return found[record.id]
+
+
+def _submit_one(
+    store: Store,
+    backend: Backend,
+    record: RunRecord,
+    options: Sequence[str],
     lock: int | None,
 ) -> RunRecord:
     """Submit a job of an intent, whose lock is held, and write its id down."""
     try:
-        job = backend.submit(Path(record.bundle) / LAUNCH, record.id, options, lock)
+        job = backend.submit(_started(record), record.id, options, lock)
     except BackendError as error:
-        return _after_a_refusal(store, backend, record, why, error)
-    record = record.submitted(job, moment(), why)
+        return _after_a_refusal(store, backend, record, error)
+    record = record.submitted(job, moment(), next_why(record))
+    if missing(record):
+        record = replace(record, state="intent")
     try:
         store.save(record)
     except LocalFilesError as error:
@@ -200,8 +271,13 @@ def _submit(
     return record
 
 
+def _started(record: RunRecord) -> Path:
+    """Return the file of a run's bundle that its launcher starts."""
+    return Path(record.bundle) / STARTED.get(record.launcher, LAUNCH)
+
+
 def _after_a_refusal(
-    store: Store, backend: Backend, record: RunRecord, why: Why, error: BackendError
+    store: Store, backend: Backend, record: RunRecord, error: BackendError
 ) -> RunRecord:
     """Return the record where the job got there all the same: its answer was lost.
 
@@ -211,8 +287,9 @@ def _after_a_refusal(
     found: Sequence[JobState] | None = None
     with contextlib.suppress(BackendError):
         found = backend.survey([wanted(record, search=True)]).get(record.id)
-    after = adopt(record, found or (), why)
+    after = adopt(record, found or ())
     if after.jobs != record.jobs:
+        after = replace(after, state="intent") if missing(after) else after
         with contextlib.suppress(LocalFilesError):  # it is found again by its name
             store.save(after)
         return after
@@ -223,6 +300,12 @@ def _after_a_refusal(
     if record.jobs:
         with contextlib.suppress(LocalFilesError):
             store.save(unmeant(record))
+        if group(record):
+            raise BackendError(
+                f"{len(group(record))} of {links(record)} jobs of {record.id} were submitted, and "
+                f"the next one was refused: {error}\n`moectl resume {record.id}` submits the rest; "
+                f"`moectl cancel {record.id}` ends it"
+            ) from None
     else:
         _undo(store, record.id, Path(record.bundle))
     raise error
@@ -233,6 +316,22 @@ def _undo(store: Store, identity: str, bundle: Path | None) -> None:
     store.discard(identity)
     if bundle is not None and bundle.name == identity:  # beside the records, and of this run only
         shutil.rmtree(bundle, ignore_errors=True)
+
+
+def _interrupted(store: Store, backend: Backend, record: RunRecord) -> bool:
+    """Whether a chain is live that lacks links, since its submission was interrupted.
+
+    Raises:
+        BackendError: the scheduler cannot be asked.
+    """
+    if not missing(record):
+        return False
+    survey = settle(store, backend, [record])
+    if survey.unreachable:
+        raise BackendError(survey.unreachable)
+    now = survey.records[0]
+    live = any(state.live for state in survey.states(now))
+    return live and now.state != "intent" and missing(now) > 0
 
 
 def _refuse_inside(record: RunRecord) -> None:
@@ -255,7 +354,8 @@ def _refuse_live(store: Store, backend: Backend, name: str, remedy: str) -> None
         UsageError: with the live run, and the remedy.
         BackendError: the scheduler cannot be asked.
     """
-    records = [record for record in store.list().records if record.name == name]
+    listed = store.list().records
+    records = [r for r in listed if r.name == name and r.launcher == backend.name]
     survey = settle(store, backend, records)
     if survey.unreachable:
         raise BackendError(survey.unreachable)

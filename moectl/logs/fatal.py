@@ -29,6 +29,7 @@ class Known:
         ends: whether the process ends by itself right after.
         victim: whether it tells of another process's failure.
         task: where it tells of another process, what that one's rank looks like; "" otherwise.
+        again: whether a further job of a long run is started all the same.
         unless: rows that take precedence in the same log.
         source: who says so, with release.
     """
@@ -42,6 +43,7 @@ class Known:
     source: str
     victim: bool = False
     task: str = ""
+    again: bool = False
     unless: tuple[str, ...] = ()
 
 

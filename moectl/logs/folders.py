@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 LOGS = "logs"
 AS_RUN = "as-run.json"
+END = "end.json"
 FIRST_FAILURE = "first-failure"
 WATCHDOG = "watchdog.json"
 NODES = "nodes"
@@ -49,6 +52,8 @@ class Failure:
 def job_folders(bundle: Path, jobs: Collection[str] | None = None) -> list[JobFolder]:
     """Return the folders of logs in a bundle, in the order of their starts.
 
+    Those of jobs that had nothing left to do are left out.
+
     Args:
         bundle: the bundle; one that cannot be read has none.
         jobs: the jobs that count, since a bundle may be launched more than once; None for all.
@@ -62,6 +67,7 @@ def job_folders(bundle: Path, jobs: Collection[str] | None = None) -> list[JobFo
         for entry in entries
         if (match := _FOLDER.fullmatch(entry.name)) and (jobs is None or match["job"] in jobs)
     ]
+    found = [folder for folder in found if end_of(folder.path).get("idle") is not True]
     return sorted(found, key=lambda folder: (int(folder.job), folder.restart))
 
 
@@ -101,6 +107,15 @@ def first_failure(folder: Path) -> Failure | None:
     rank = int(words[1]) if re.fullmatch(r"\d{1,7}", words[1], re.ASCII) else None
     node = words[2] if len(words) > 2 and words[2] not in {"-", "?"} else ""
     return Failure(int(words[0]), rank, node)
+
+
+def end_of(folder: Path) -> dict[str, Any]:
+    """Return what the script of a job that saves checkpoints left at its end; {} for nothing."""
+    try:
+        found = json.loads(beginning(folder / END, 1 << 16) or "null")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def beginning(path: Path, most: int) -> str:

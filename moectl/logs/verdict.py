@@ -11,6 +11,7 @@ from typing import Any
 from moectl.logs.fatal import Said, cause, exception, rows
 from moectl.logs.folders import WATCHDOG, Failure, beginning, first_failure, rank_log, rank_logs
 from moectl.logs.prefixes import strip
+from moectl.logs.preflight import preflight
 from moectl.logs.tail import last_lines
 
 # Bytes from the end of the log of the rank that failed first, and of every other one.
@@ -23,8 +24,10 @@ _USUAL = (
     "moectl: srun ",
     "moectl: not every ",
     "moectl: no Python",
+    "moectl: long run: ",
 )
 _STOPPED = 78
+_OTHER_NODES = "leave those nodes out (cluster.directives: --exclude=...), or ask for spare ones"
 _SIGNALS = {
     132: "an illegal instruction",
     134: "an abort",
@@ -84,6 +87,9 @@ def verdict(folder: Path | None, batch: Path | None = None) -> Verdict | None:
     if watched is not None:
         return watched
     failure = first_failure(folder)
+    refused = _refused(folder, failure)
+    if refused is not None:
+        return refused
     found = _of_ranks(folder, failure)
     if found is not None and found.known:
         return found
@@ -91,6 +97,23 @@ def verdict(folder: Path | None, batch: Path | None = None) -> Verdict | None:
     if printed is not None and (printed.known or not rank_logs(folder)):
         return replace(printed, exit_code=failure.code if failure else None)
     return found
+
+
+def _refused(folder: Path, failure: Failure | None) -> Verdict | None:
+    """Return why a preflight ended a job, None when none did."""
+    looked = preflight(folder)
+    if looked is None or looked.passed or not looked.faults:
+        return None
+    first = looked.faults[0]
+    alone = bool(first.nodes)
+    return Verdict(
+        f"the preflight {looked.said}",
+        _OTHER_NODES if alone else "all processes have it in common: change the job",
+        alone,
+        rank=first.ranks[0] if first.ranks and alone else None,
+        node=first.nodes[0] if alone else "",
+        exit_code=failure.code if failure is not None else None,
+    )
 
 
 def _of_batch(batch: Path | None) -> Verdict | None:

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 from moectl.job import Job
 from moectl.render.config import config_yml
+from moectl.render.kubernetes import manifest
+from moectl.render.local import local_files
 from moectl.render.lock import lock_yaml
-from moectl.render.programs import programs
+from moectl.render.programs import beside, programs
 from moectl.render.slurm import launch_script
 from moectl.render.templates import digest
-from moectl.settings.bundle_names import CONFIG, LAUNCH, LOCK
+from moectl.settings.bundle_names import CONFIG, LAUNCH, LOCK, MANIFEST
 
-# The file a launcher submits: its name, and what writes it.
-_LAUNCHERS = {"slurm": (LAUNCH, launch_script)}
+
+def _slurm(job: Job) -> dict[str, str]:
+    return {LAUNCH: launch_script(job), **programs(job)}
+
+
+def _local(job: Job) -> dict[str, str]:
+    return {**local_files(job), **beside()}
+
+
+def _kubernetes(job: Job) -> dict[str, str]:
+    return {MANIFEST: manifest(job, lock_yaml(job, digest()))}
+
+
+# What a launcher starts, and what runs beside it.
+_LAUNCHERS = {"slurm": _slurm, "local": _local, "kubernetes": _kubernetes}
 
 
 def bundle(job: Job) -> dict[str, str]:
     """Return name to content of every file; the same job gives the same bytes everywhere."""
-    name, script = _LAUNCHERS[job.launcher]
     return {
         CONFIG: config_yml(job),
-        name: script(job),
-        **programs(job),
+        **_LAUNCHERS[job.launcher](job),
         LOCK: lock_yaml(job, digest()),
     }

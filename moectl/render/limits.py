@@ -31,11 +31,13 @@ def seconds(limit: str) -> int | None:
 def watchdog(job: Job) -> list[str]:
     """Return the words of the watchdog before its folder; shell words as they stand."""
     limits: dict[str, Any] = dict(read("launch.yaml")["watchdog"])
-    site = {"start": job.cluster.compile_limit, "step": job.cluster.step_limit}
+    site: dict[str, Any] = {"start": job.cluster.compile_limit, "step": job.cluster.step_limit}
+    site |= {"grace": job.cluster.watchdog_grace, "factor": job.cluster.watchdog_factor}
     limits |= {name: value for name, value in site.items() if value is not None}
     # One look opens every log once, on the file system that all nodes share.
     limits["every"] = max(limits["every"], job.gpus // _RANKS_A_SECOND)
-    words = [f"--ranks={job.gpus}", f"--per-node={job.processes_per_node}"]
+    per_node = min(job.processes, job.processes_per_node)
+    words = [f"--ranks={job.processes}", f"--per-node={per_node}"]
     if (steps := _said(job, "steps")) and isinstance(steps, int) and steps > 0:
         words.append(f"--steps={steps}")
     if (settle := _compiled_until(job)) > 1:
@@ -53,21 +55,58 @@ def _compiled_until(job: Job) -> int:
     return int(text) + 2 if text.isascii() and text.isdigit() else 5
 
 
+def saves(job: Job) -> bool:
+    """Return whether a job writes a checkpoint when it is told to end."""
+    return all(_said(job, key) is True for key in _CHECKPOINTS)
+
+
+def checkpoints(job: Job) -> bool:
+    """Return whether a job writes checkpoints."""
+    return _said(job, _CHECKPOINTS[0]) is True
+
+
 def signal(job: Job) -> str:
     """Return the value of `--signal`, "" where the job would not save on it.
 
     It goes to every process of the steps; with "B:" it would go to the batch script alone.
     """
     facts = read("launch.yaml")["limit_signal"]
-    saves = all(_said(job, key) is True for key in _CHECKPOINTS)
     taken = any(
         text.removeprefix("--").partition("=")[0] == "signal" for text in job.cluster.directives
     )
     limit = seconds(job.cluster.time)
-    if not saves or taken or limit is None:
+    if not saves(job) or taken or limit is None:
         return ""
+    if job.cluster.signal_seconds is not None:
+        own = job.cluster.signal_seconds
+        return f"{facts['name']}@{own}" if own else ""
     early = min(facts["seconds"], int(limit * facts["share"]))
     return f"{facts['name']}@{early}" if early >= facts["least"] else ""
+
+
+def long_run(job: Job) -> bool:
+    """Whether a job saves checkpoints, so that another one can go on where it ended."""
+    return _said(job, _CHECKPOINTS[0]) is True
+
+
+def requeues(job: Job) -> int:
+    """Return how often a job goes back into the queue without a new step in between."""
+    said = job.cluster.requeue
+    if any(text.removeprefix("--") == "no-requeue" for text in job.cluster.directives):
+        return 0
+    return int(read("launch.yaml")["requeue"]) if said is None else said
+
+
+def steps(job: Job) -> int:
+    """Return how many steps a run takes; 0 where nothing says it.
+
+    MaxText takes those of the schedule where its steps are -1.
+    """
+    for key in ("steps", "learning_rate_schedule_steps"):
+        said = _said(job, key)
+        if isinstance(said, int) and not isinstance(said, bool) and said > 0:
+            return said
+    return 0
 
 
 def _said(job: Job, key: str) -> Any:

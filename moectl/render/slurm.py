@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from moectl import placement
 from moectl.job import Job
-from moectl.render import container, limits, slurm_checks, templates, variables
+from moectl.render import container, limits, preflight, slurm_checks, templates, variables
 from moectl.settings.bundle_names import MOUNTED
 
 # Ports for JAX's coordinator: below the range Linux gives to outgoing connections (32768 up),
@@ -80,6 +80,13 @@ def launch_script(job: Job) -> str:
             "bundle_target": MOUNTED,
             "watchdog_python": "python3" if container.contained(job) else job.cluster.python,
             "watchdog": limits.watchdog(job),
+            "long_run": limits.long_run(job),
+            "requeue": limits.requeues(job),
+            "steps": limits.steps(job),
+            "preflight": job.cluster.preflight,
+            "preflight_retry": preflight.retries(job),
+            "preflight_seconds": preflight.seconds(job),
+            "preflight_after": preflight.seconds_after(),
         },
     )
 
@@ -88,7 +95,7 @@ def directives(job: Job) -> Iterator[Directive]:
     """Yield the `#SBATCH` lines."""
     cluster = job.cluster
     yield _option("job-name", job.name)
-    yield _option("output", f"{_file_name(job.name)}-%j.log")
+    yield _option("output", f"{file_name(job.name)}-%j.log")
     asked = placement.ask(job)
     yield _option("nodes", asked.nodes, *_about(asked))
     yield _option("ntasks-per-node", job.processes_per_node)
@@ -109,6 +116,8 @@ def directives(job: Job) -> Iterator[Directive]:
             signal,
             "Every process is told before the time limit comes, and MaxText then saves and ends.",
         )
+    if limits.long_run(job):
+        yield from _requeue(job)
     for name in ("partition", "account", "qos", "reservation"):
         if text := getattr(cluster, name):
             yield _option(name, text)
@@ -126,6 +135,17 @@ def directives(job: Job) -> Iterator[Directive]:
     )
 
 
+def _requeue(job: Job) -> Iterator[Directive]:
+    """Yield what Slurm does with a job that can go on after a node failed or it was preempted."""
+    said = {text.removeprefix("--").partition("=")[0] for text in job.cluster.directives}
+    if limits.requeues(job) and not said & {"requeue", "no-requeue"}:
+        yield Directive("--requeue", ("It goes on from its last checkpoint.",))
+    elif not said & {"requeue", "no-requeue"}:
+        yield Directive("--no-requeue")
+    if "open-mode" not in said:
+        yield _option("open-mode", "append")
+
+
 def _about(asked: placement.Ask) -> Iterator[str]:
     """Yield what there is to say about the nodes asked for."""
     if asked.spare:
@@ -138,7 +158,7 @@ def _option(name: str, value: str | int, *why: str) -> Directive:
     return Directive(f"--{name}={templates.sbatch(str(value))}", why)
 
 
-def _file_name(name: str) -> str:
+def file_name(name: str) -> str:
     """Return a run's name as part of a file name: nothing Slurm or a shell would act on."""
     kept = "".join(
         char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import jinja2
 
 
+_PAGE = ".html.j2"  # of a report, and no part of a bundle
+
+
 def source(name: str) -> str:
     """Return the text of the template file `name`."""
     return shipped("templates").joinpath(name).read_text(encoding="utf-8")
@@ -42,7 +45,7 @@ def digest() -> str:
     names = sorted(entry.name for entry in shipped("templates").iterdir())
     found = hashlib.sha256()
     for name in names:
-        if not name.startswith((".", "__")):
+        if not name.startswith((".", "__")) and not name.endswith(_PAGE):
             found.update(name.encode() + b"\0" + source(name).encode() + b"\0")
     return f"sha256:{found.hexdigest()}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moectl.facts import xla
+from moectl.facts.yaml_facts import read
 from moectl.job import Job
 from moectl.values import Plain
 
@@ -33,10 +34,17 @@ def flag_tokens(job: Job) -> list[tuple[str, str]]:
         UsageError: a value cannot stand in XLA_FLAGS.
     """
     catalogue = xla.load(job.container.image.jaxlib)
-    return [
+    facts = read("local.yaml") if job.on_cpu else {}
+    dropped = tuple(facts.get("cpu_dropped_flags", ()))
+    tokens = [
         (catalogue.emit({name: said.value}), str(said.origin))
         for name, said in job.xla_flags.items()
+        if not name.startswith(dropped)
     ]
+    if job.on_cpu:
+        count = job.gpus // job.processes
+        tokens.append((facts["cpu_device_flag"].format(count=count), "CPU devices"))
+    return tokens
 
 
 def xla_flags_text(job: Job) -> str:

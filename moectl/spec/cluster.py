@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from moectl.spec.base import SpecModel
+from moectl.spec.kubernetes import KubernetesSpec
 
 
 class ClusterMountSpec(SpecModel):
@@ -21,7 +22,7 @@ class ClusterSpec(SpecModel):
     """A site. Nothing is required; what is left out is left out of the script."""
 
     name: str = Field("", description="Name of the site.")
-    launcher: Literal["slurm", "local"] | None = Field(
+    launcher: Literal["slurm", "local", "kubernetes"] | None = Field(
         None,
         description="What `moectl launch` uses; left out, Slurm where sbatch is found, else local.",
     )
@@ -63,6 +64,14 @@ class ClusterSpec(SpecModel):
     spare_nodes: Annotated[int, Field(ge=0, le=1024)] = Field(
         0, description="Nodes asked for beyond the job's, of which placement picks the good ones."
     )
+    preflight: bool = Field(
+        False, description="Look at every process before it trains, and stop where one is unfit."
+    )
+    preflight_retry: bool = Field(
+        False,
+        description="Leave out the nodes that a preflight names and look once more, on spare "
+        "nodes; it turns the preflight on.",
+    )
     node_architecture: Literal["aarch64", "x86_64"] | None = Field(
         None, description="Architecture of the nodes, where it is not the platform's."
     )
@@ -70,6 +79,14 @@ class ClusterSpec(SpecModel):
         "pyxis", description="What starts the container; none runs in the node's environment."
     )
     python: str = Field("python3", description="Interpreter when runtime is none.")
+    devices: Literal["gpu", "cpu"] | None = Field(
+        None,
+        description="Devices of the local launcher; left out, GPUs where the machine has any, "
+        "else virtual CPU devices.",
+    )
+    processes: Annotated[int, Field(ge=1, le=1024)] = Field(
+        1, description="Processes of the local launcher on CPU devices; on GPUs it is one a GPU."
+    )
     image: Annotated[
         str,
         Field(
@@ -119,4 +136,25 @@ class ClusterSpec(SpecModel):
         None,
         description="Seconds without a new step after which the watchdog ends a job; "
         "0 for no limit.",
+    )
+    watchdog_factor: Annotated[float, Field(ge=1)] | None = Field(
+        None, description="Multiple of the median step that the watchdog waits for at least."
+    )
+    watchdog_grace: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="Seconds that a process which told why it ends is given before the watchdog "
+        "ends the job.",
+    )
+    signal_seconds: Annotated[int, Field(ge=0, le=65535)] | None = Field(
+        None,
+        description="Seconds before the time limit at which MaxText is told to save and end; "
+        "0 for never.",
+    )
+    requeue: Annotated[int, Field(ge=0, le=100)] | None = Field(
+        None,
+        description="How often a job that saves checkpoints goes back into the queue without a "
+        "new step; 0 for never, after a node failure neither.",
+    )
+    kubernetes: KubernetesSpec = Field(
+        default_factory=KubernetesSpec, description="What only Kubernetes reads."
     )

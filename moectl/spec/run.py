@@ -117,7 +117,9 @@ class RunSpec(SpecModel):
     hardware: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")] | None = Field(
         None, description="GPU platform, see `moectl hardware list`."
     )
-    launcher: Literal["slurm"] = Field("slurm", description="What starts the processes.")
+    launcher: Literal["slurm", "local", "kubernetes"] = Field(
+        "slurm", description="What starts the processes."
+    )
     model: sections.ModelSpec = Field(default_factory=sections.ModelSpec, description="The model.")
     parallelism: sections.ParallelismSpec = Field(
         default_factory=sections.ParallelismSpec, description="The mesh."

@@ -292,6 +292,10 @@ class ProfileSpec(SpecModel):
         1, description="First steps not traced."
     )
     steps: Annotated[Positive, MaxTextKey("profiler_steps")] = Field(5, description="Steps traced.")
+    ranks: list[NonNegative] = Field(
+        default_factory=lambda: [0],
+        description="Processes that Nsight Systems runs around; xplane is of process 0.",
+    )
 
 
 class TrainingSpec(SpecModel):

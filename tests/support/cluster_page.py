@@ -34,10 +34,14 @@ SECTIONS: dict[str, dict[str, str]] = {
         "nodes_per_domain": "nodes_per_domain: 18",
         "usable_nodes": "usable_nodes: 16",
         "spare_nodes": "spare_nodes: 2",
+        "preflight": "preflight: true",
+        "preflight_retry": "preflight_retry: true",
     },
     "Container": {
         "runtime": "runtime: apptainer",
         "python": "python: /opt/venv/bin/python3",
+        "devices": "devices: cpu",
+        "processes": "processes: 2",
         "image": "image: nvcr.io/team/jax:maxtext-2026-09-09",
         "image_folder": "image_folder: /lustre/images",
         "node_architecture": "node_architecture: aarch64",
@@ -53,7 +57,41 @@ SECTIONS: dict[str, dict[str, str]] = {
         "gpu_hours_limit": "gpu_hours_limit: 1000",
         "compile_limit": "compile_limit: 3600",
         "step_limit": "step_limit: 900",
+        "watchdog_factor": "watchdog_factor: 10",
+        "watchdog_grace": "watchdog_grace: 180",
+        "signal_seconds": "signal_seconds: 600",
+        "requeue": "requeue: 2",
     },
+}
+# Keys of the section `kubernetes`.
+KUBERNETES = {
+    "context": "context: gke_team_europe-west4_moe",
+    "namespace": "namespace: team",
+    "network": "network: gke-gib-a4x",
+    "gpu_resource": "gpu_resource: nvidia.com/gpu.shared",
+    "resources": "resources: [cpu=120, memory=750Gi, rdma/ib=1]",
+    "shared_memory": "shared_memory: 256Gi",
+    "annotations": "annotations: [example.com/owner=moe]",
+    "labels": "labels: [team=nlp]",
+    "node_selector": "node_selector: [cloud.google.com/gke-accelerator=nvidia-gb200]",
+    "tolerations": 'tolerations: ["nvidia.com/gpu:NoSchedule", "dedicated=moe:NoSchedule"]',
+    "priority_class": "priority_class: production",
+    "service_account": "service_account: trainer",
+    "image_pull_secrets": "image_pull_secrets: [registry]",
+    "secret": "secret: moectl",
+    "secret_keys": "secret_keys: [HF_TOKEN=hugging-face/token]",
+    "volumes": "volumes: [{claim: runs, target: /runs}, {bucket: gcs:team-data, target: /data}]",
+    "init_containers": "init_containers: [{name: warm, image: busybox:1.37, command: [ls, /data]}]",
+    "termination_grace": "termination_grace: 900",
+    "compute_domain": "compute_domain: false",
+    "queue": "queue: gpu",
+    "workload_priority": "workload_priority: high",
+    "suspend": "suspend: true",
+    "domain_topology": "domain_topology: nvidia.com/gpu.clique",
+    "required_topology": "required_topology: topology.kubernetes.io/zone",
+    "preferred_topology": "preferred_topology: cloud.google.com/gce-topology-block",
+    "max_restarts": "max_restarts: 10",
+    "keep_seconds": "keep_seconds: 86400",
 }
 TEXTS = {
     "What the scheduler is asked for": """\
@@ -72,7 +110,10 @@ Spare nodes are asked for beyond those of the job. With `--segment` each segment
 number of them, so 32 nodes in slices of 16 with `spare_nodes: 2` are two segments of 17. Where a
 domain has no room for that, `--segment` is left out. The nodes that do not answer, and those that
 a file `excluded` in the folder of the logs names (one a line), carry nothing; the first nodes of
-every domain that make whole slices do.""",
+every domain that make whole slices do.
+
+A preflight looks at every process before it trains (docs/runs.md). With `preflight_retry` the
+nodes that it names go into that file, and it is done once more where the spare nodes suffice.""",
     "Container": """\
 With `image_folder` the image of a registry is a file there, whose name follows from the image,
 its digest if pinned, and the architecture; `moectl image pull` makes it, and a job whose file is
@@ -83,6 +124,11 @@ command line against a stand-in for apptainer, not against apptainer itself.""",
     "Network, variables and folders": """\
 `socket_interfaces` and `ib_hcas` are `NCCL_SOCKET_IFNAME` and `NCCL_IB_HCA`; said here and
 differently in `environment` they are refused.""",
+    "Kubernetes": """\
+These stand under `kubernetes`; [kubernetes.md](kubernetes.md) says what becomes of them. Of the
+keys above, `time`, `mounts`, `environment`, `socket_interfaces`, `ib_hcas`, `image`,
+`nodes_per_domain`, `usable_nodes` and the limits count too; those of Slurm and of containers on
+its nodes do not. `runs_folder` is the pods' working folder where a volume holds it.""",
     "Limits": """\
 They change no result: the first makes `moectl launch` ask, the others are for the watchdog that
 runs inside the job.""",
@@ -111,6 +157,11 @@ def page() -> str:
         head = ["| key | values | default | what it is |", "|---|---|---|---|"]
         block = ["```yaml", *examples.values(), "```"]
         parts.append("\n".join([f"## {title}", "", TEXTS[title], "", *head, *rows, "", *block, ""]))
+    title = "Kubernetes"
+    rows = [_row(f"kubernetes.{key}") for key in KUBERNETES]
+    lines = [f"  {example}" for example in KUBERNETES.values()]
+    block = ["```yaml", "kubernetes:", *lines, "```"]
+    parts.append("\n".join([f"## {title}", "", TEXTS[title], "", *head, *rows, "", *block, ""]))
     return "\n".join(parts)
 
 

@@ -25,6 +25,7 @@ PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "scontrol", "gcc"
 ACCOUNTING = ("slurmdbd", "sacct", "sacctmgr", "mariadbd", "mariadb", "mariadb-install-db")
 ADMIN_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 STUB = Path(__file__).with_name("pyxis_stub.c")
+COMPILE = ("gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o")
 LIVE = {"PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "STAGE_OUT", "COMPLETING", "SUSPENDED"}
 
 
@@ -140,10 +141,15 @@ def _free_ports(count: int) -> int:
     raise RuntimeError(f"no {count} consecutive free ports")
 
 
-def _configuration(
+def plugin(root: Path) -> Path:
+    """Return where the pyxis stand-in of a cluster lies."""
+    return root / "pyxis_stub.so"
+
+
+def configuration(
     root: Path, version: str, *, nodes: int, gpus: int, cpus: int, extra: str, accounting: bool
 ) -> None:
-    """Write slurm.conf and its companions."""
+    """Write slurm.conf and its companions; the pyxis stand-in is to be `plugin(root)`."""
     port = _free_ports(nodes + 3)
     accounts = "AccountingStorageType=accounting_storage/none"
     if accounting:
@@ -178,12 +184,8 @@ StorageLoc=slurm_acct_db
     for index in range(gpus):
         # gres.conf wants character devices; nobody opens them
         os.mknod(devices / f"nvidia{index}", 0o20666, os.makedev(1, 3))
-    plugin = root / "pyxis_stub.so"
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", plugin, STUB], check=True
-    )
     (root / "plugstack.conf").write_text(
-        f"required {plugin} image_environment={root / 'image.env'}\n"
+        f"required {plugin(root)} image_environment={root / 'image.env'}\n"
     )
     (root / "gres.conf").write_text(
         f"NodeName={names} Name=gpu File={devices}/nvidia[0-{gpus - 1}]\n"
@@ -298,7 +300,7 @@ for node in {" ".join(names)}; do slurmd -N "$node"; done
         raise RuntimeError(f"Slurm did not start: {done.stderr.strip()}")
 
 
-def _stop(root: Path) -> None:
+def stop(root: Path) -> None:
     """Stop what was started, by the process ids it left."""
     numbers = []
     for name in ("slurmctld", "slurmd-*", "slurmdbd", "mariadbd", "munged"):
@@ -326,6 +328,19 @@ def _alive(number: int) -> bool:
     return status.rsplit(")", 1)[1].split()[0] != "Z"
 
 
+def wait_for_nodes(slurm: Slurm, nodes: int) -> None:
+    """Wait until all nodes are idle."""
+    deadline = time.monotonic() + 60
+    while True:
+        states = slurm.run("sinfo", "-h", "-r", "-N", "-o", "%N %t").stdout.splitlines()
+        if sum(line.endswith(" idle") for line in set(states)) == nodes:
+            return
+        if time.monotonic() > deadline:
+            log = (slurm.root / "log" / "slurmctld.log").read_text()[-2000:]
+            raise RuntimeError(f"Slurm did not come up: {states[:4]} {log}")
+        time.sleep(0.1)
+
+
 @contextlib.contextmanager
 def cluster(
     nodes: int = 32, gpus: int = 4, cpus: int = 64, extra: str = "", *, accounting: bool = False
@@ -348,21 +363,14 @@ def cluster(
     slurm = Slurm(root, version, root / "image.env")
     slurm.image_environment.write_text("")
     try:
-        _configuration(
+        subprocess.run([*COMPILE, plugin(root), STUB], check=True)
+        configuration(
             root, version, nodes=nodes, gpus=gpus, cpus=cpus, extra=extra, accounting=accounting
         )
         _start(root, nodes)
-        deadline = time.monotonic() + 60
-        while True:
-            states = slurm.run("sinfo", "-h", "-r", "-N", "-o", "%N %t").stdout.splitlines()
-            if sum(line.endswith(" idle") for line in set(states)) == nodes:
-                break
-            if time.monotonic() > deadline:
-                log = (root / "log" / "slurmctld.log").read_text()[-2000:]
-                raise RuntimeError(f"Slurm did not come up: {states[:4]} {log}")
-            time.sleep(0.1)
+        wait_for_nodes(slurm, nodes)
         yield slurm
     finally:
         slurm.run("scancel", f"--user={os.geteuid()}")
-        _stop(root)
+        stop(root)
         shutil.rmtree(root, ignore_errors=True)
