@@ -25,7 +25,7 @@ STEP = (
     "loss: 7.496\n"
 )
 OPTIONS = SimpleNamespace(
-    ranks=4, per_node=2, steps=0, settle=1, start=100.0, step=10.0, factor=10.0, end=50.0,
+    ranks=4, first=0, per_node=2, steps=0, settle=1, start=100.0, step=10.0, factor=10.0, end=50.0,
     grace=5.0, every=1.0, stacks=1.0, apart=5.0,
 )  # fmt: skip
 

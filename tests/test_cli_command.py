@@ -158,7 +158,7 @@ def test_lists_of_two_parses_are_not_shared() -> None:
     assert (one["set"], two["set"]) == (["a=1"], [])
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.name for command in COMMANDS])
 def test_no_two_parameters_of_a_command_have_one_name(command: Command) -> None:
-    names = [one.name for one in (*command.arguments, *command.options)]
+    names = [one.name for one in command.arguments] + [one.name for one in command.options]
     assert sorted(set(names)) == sorted(names)

@@ -200,7 +200,7 @@ def test_without_a_name_the_families_are_counted(capsys: pytest.CaptureFixture[s
     assert lines[1].split() == ["MESH", "1", "1", "0", "0"]
     assert main(["explain", "--format", "json"]) == 0
     rows = {row["name"]: row["codes"] for row in json.loads(capsys.readouterr().out)}
-    assert rows == {"XLA": 3, "MESH": 1, "SUP": 2}
+    assert rows == {"XLA": 3, "MESH": 1, "SUP": 2, "PRV": 4}
 
 
 def test_several_names_are_explained_in_order(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,11 +73,11 @@ def test_an_environment_is_built_once_and_found_afterwards(
     assert built.folder.parent == root
     assert built.folder.name.startswith("hello-")
     assert _seen(root) == [built.folder.name]
-    assert len(said) == 1
+    assert len([s for s in said if not s.startswith("uv: ")]) == 1
     # Found without uv, without a search for a Python, without a word.
     monkeypatch.setenv("PATH", "")
     assert environments.ensure("hello", requirements, MINOR, root, said.append) == built
-    assert len(said) == 1
+    assert len([s for s in said if not s.startswith("uv: ")]) == 1
 
 
 def test_other_requirements_make_another_environment_and_comments_do_not(
@@ -222,7 +222,7 @@ def test_every_shipped_set_is_pinned_in_full() -> None:
     assert {"maxtext-0.2.5", "jaxlib-0.8.3", "jaxlib-0.11.2", "jaxlib-0.12.0.1"} <= set(found)
     for name, recipe in found.items():
         lines = environments._significant(recipe.requirements)
-        package, _, release = name.partition("-")
+        package, release, *_ = name.split("-")  # what follows says what else is in it
         assert f"{package}=={release}" in lines
         assert all(line.count("==") == 1 and " " not in line for line in lines), name
         assert recipe.purpose

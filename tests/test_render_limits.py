@@ -67,6 +67,36 @@ def test_the_limits_come_from_the_site_and_else_from_the_table() -> None:
     assert "--start=0" in limits.watchdog(replace(saving(), cluster=none))
 
 
+def test_the_site_says_how_patient_the_watchdog_is_and_when_the_signal_comes() -> None:
+    site = replace(saving().cluster, watchdog_factor=4.5, watchdog_grace=30, signal_seconds=90)
+    own = replace(saving(), cluster=site)
+    assert {"--factor=4.5", "--grace=30"} <= {*limits.watchdog(own)}
+    assert signals(own) == ["--signal=TERM@90"]
+    assert signals(replace(own, cluster=replace(site, time="00:10:00"))) == ["--signal=TERM@90"]
+    assert signals(replace(own, cluster=replace(site, signal_seconds=0))) == []
+
+
+def requeue(job: Job) -> list[str]:
+    held = ("--requeue", "--no-requeue", "--open-mode=append")
+    return [each.text for each in directives(job) if each.text in held]
+
+
+def test_a_job_that_can_go_on_is_requeued_unless_the_site_says_otherwise() -> None:
+    assert requeue(saving()) == ["--requeue", "--open-mode=append"]
+    assert requeue(saving(enable_checkpointing=False)) == []
+    never = replace(saving().cluster, requeue=0)
+    assert requeue(replace(saving(), cluster=never)) == ["--no-requeue", "--open-mode=append"]
+    own = replace(never, directives=("--requeue", "--open-mode=truncate"))
+    assert requeue(replace(saving(), cluster=own)) == ["--requeue"]
+    assert (limits.requeues(saving()), limits.requeues(replace(saving(), cluster=never))) == (2, 0)
+
+
+def test_the_steps_are_those_of_the_run_or_else_of_its_schedule() -> None:
+    assert limits.steps(saving()) == 500
+    assert limits.steps(saving(steps=-1, learning_rate_schedule_steps=70)) == 70
+    assert limits.steps(saving(steps=True)) == 0
+
+
 def test_profile_guided_runs_are_given_time_for_their_second_compilation() -> None:
     environment = jobs.said({"JAX_ENABLE_PGLE": "true", "JAX_PGLE_PROFILING_RUNS": "4"})
     assert "--settle=6" in limits.watchdog(replace(saving(), environment=environment))

@@ -17,7 +17,17 @@ from moectl.render.slurm import launch_script
 from tests.support import golden, jobs
 from tests.support.components import require
 
-JOBS = {"deepseek3-671b": jobs.deepseek(), "mixtral-8x7b": jobs.hgx(), "one-node": jobs.one_node()}
+SAVING = {"enable_checkpointing": True, "enable_autocheckpoint": True, "steps": 500}
+JOBS = {
+    "deepseek3-671b": jobs.deepseek(),
+    "mixtral-8x7b": jobs.hgx(),
+    "one-node": jobs.one_node(),
+    "long-run": replace(
+        jobs.one_node(),
+        config=jobs.said(SAVING),
+        cluster=replace(jobs.one_node().cluster, time="04:00:00"),
+    ),
+}
 
 
 def directives(job: Job) -> list[str]:
@@ -206,6 +216,16 @@ HOSTILE = {
         ),
     ),
     "wide slices": jobs.job(jobs.GB200, 64, slice_gpus=128),
+    "preflight": replace(
+        jobs.hgx(), cluster=replace(jobs.hgx().cluster, preflight=True, runtime="apptainer")
+    ),
+    "preflight with spare nodes": replace(
+        jobs.deepseek(),
+        cluster=replace(
+            jobs.deepseek().cluster, preflight=True, preflight_retry=True, spare_nodes=2
+        ),
+    ),
+    "long run": JOBS["long-run"],
     "slices inside a node": jobs.job(jobs.H100, 2, slice_gpus=4),
 }
 

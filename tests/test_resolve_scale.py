@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -50,6 +51,17 @@ def test_deepseek_renders_at_every_published_size_with_the_block_rules_kept(gpus
 def test_a_kept_global_batch_divides_over_more_gpus() -> None:
     assert job(256, "batch.global=768").batch.per_device == 3
     assert any("--global-batch 768 keeps it" in note for note in job(256).notes)
+
+
+def test_a_global_batch_that_loses_to_a_batch_of_a_gpu_is_named(tmp_path: Path) -> None:
+    run = tmp_path / "run.yaml"
+    run.write_text(f"preset: {PRESET}\ngpus: 128\nbatch:\n  global: 512\n")
+    notes = plan(str(run), Wishes(sets=("batch.per_device=2",))).notes
+    (lost,) = (note for note in notes if "does not count" in note)
+    assert "batch.global 512" in lost
+    assert f"{run}:4" in lost
+    assert "batch.per_device of --set" in lost
+    assert not any("does not count" in note for note in plan(str(run), Wishes()).notes)
 
 
 def test_a_global_batch_that_does_not_divide_says_the_nearest() -> None:

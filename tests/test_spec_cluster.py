@@ -18,6 +18,7 @@ from moectl.settings import profiles
 from moectl.settings.files import cluster_profile
 from moectl.settings.yaml_source import read_mapping
 from moectl.spec.cluster import ClusterSpec
+from moectl.spec.kubernetes import KubernetesSpec
 from moectl.spec.table import table
 from tests.support import cluster_page
 
@@ -223,9 +224,11 @@ def test_the_page_has_every_key_with_an_example_that_is_legal(tmp_path: Path) ->
         assert cluster_profile(path)
         shown |= read_mapping(block, "page").data
     assert sorted(shown) == sorted(KEYS)
-    for key in KEYS:
+    assert sorted(shown["kubernetes"]) == sorted(KubernetesSpec.model_fields)
+    leaves = {f"kubernetes.{key}": value for key, value in shown.pop("kubernetes").items()}
+    for key, value in {**shown, **leaves}.items():
         field = table().fields.get(f"cluster.{key}") or table().fields[f"cluster.{key}.*"]
-        assert shown[key] != field.default or key == "gres", key
+        assert value != field.default or key == "gres", key
 
 
 @pytest.mark.parametrize(

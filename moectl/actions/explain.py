@@ -66,10 +66,11 @@ def families() -> list[Answer]:
 
 def rules() -> dict[str, Rule]:
     """Return every rule by code, those about suppressions included."""
+    from moectl.actions.prove_rules import RULES as PROOFS  # noqa: PLC0415
     from moectl.rules.registry import all_rules  # noqa: PLC0415 - imports every rule
     from moectl.suppress import RULES  # noqa: PLC0415
 
-    return {**all_rules(), **{rule.code: rule for rule in RULES.all}}
+    return {**all_rules(), **{rule.code: rule for rule in (*RULES.all, *PROOFS.all)}}
 
 
 def _codes(name: str) -> Iterator[Answer]:

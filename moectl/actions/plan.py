@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from moectl.errors import MoectlError, UnknownNameError, UsageError
+from moectl.errors import MoectlError, UnknownNameError, UsageError, ValueUsageError
 from moectl.facts import maxtext
 from moectl.job import Job
 from moectl.resolve import runtime
@@ -31,6 +31,7 @@ from moectl.values import Hardware
 # The number of GPUs is judged with the platform, which says what is legal near it.
 _JUDGED_LATER = frozenset({"gpus"})
 _ALLOWED = "allowed on the command line"
+LOCAL = "local"
 
 
 class CannotRenderError(MoectlError):
@@ -53,6 +54,7 @@ class Wishes:
         usual_cluster: the one of $MOECTL_CLUSTER, for runs that name none; a lock holds its own.
         allow: codes of findings that are overruled.
         fallbacks: like options, for what the run file itself does not say.
+        fitted: settings that make the run fit a machine, stronger than all others.
     """
 
     options: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class Wishes:
     usual_cluster: Path | None = None
     allow: Sequence[str] = ()
     fallbacks: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
+    fitted: Sequence[Setting] = ()
 
 
 def plan(target: str, wishes: Wishes) -> Job:
@@ -73,6 +76,32 @@ def plan(target: str, wishes: Wishes) -> Job:
     Raises:
         MoectlError: what was typed cannot be meant; the message says what is legal.
     """
+    job = _planned(target, wishes)
+    return _on_this_machine(job, target, wishes) if job.launcher == LOCAL else job
+
+
+def _on_this_machine(job: Job, target: str, wishes: Wishes) -> Job:
+    """Return the job as this machine can run it; its notes say what stands in for what."""
+    from moectl.launch.local import gpus  # noqa: PLC0415 - few jobs are local
+    from moectl.shrink.cpu import adapted, on_gpus, stand_ins  # noqa: PLC0415
+
+    if (job.cluster.devices or ("gpu" if gpus() else "cpu")) == "gpu":
+        return _planned(target, replace(wishes, fitted=(*wishes.fitted, *on_gpus())))
+    found = stand_ins(job)
+    fitted = _planned(target, replace(wishes, fitted=(*wishes.fitted, *adapted(found))))
+    if fitted.gpus % fitted.processes:
+        raise ValueUsageError(
+            "cluster.processes",
+            fitted.processes,
+            f"a divisor of {fitted.gpus}, the devices that they share evenly",
+        )
+    said = f"{fitted.gpus} virtual CPU devices in {fitted.processes} process"
+    notes = [said if fitted.processes == 1 else f"{said}es", *map(str, found)]
+    return replace(fitted, notes=(*fitted.notes, *notes))
+
+
+def _planned(target: str, wishes: Wishes) -> Job:
+    """Return the job as it was asked for."""
     source = find(target)
     own_paths = {s.path for s in source.settings} if isinstance(source, RunFile) else set()
     filled = {p: wish for p, wish in wishes.fallbacks.items() if p not in own_paths}
@@ -107,7 +136,7 @@ def plan(target: str, wishes: Wishes) -> Job:
     facts = dict(file.lock.get("facts") or {}) if file else {}
     image = runtime.image(merge([*layers, *said]), facts)
     sets, set_faults = assignments(wishes.sets, maxtext.load(image.maxtext))
-    said += sets
+    said += [*sets, *wishes.fitted]
     faults += set_faults
     platform = platform_of([*own, *said], found)
     context = Context(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from moectl.actions.calibrations import known
 from moectl.actions.estimate import request_of
 from moectl.actions.plan import Wishes, plan
 from moectl.errors import MoectlError, UsageError, ValueUsageError
@@ -93,7 +94,7 @@ class Ask:
         wishes: what was asked for beside it; gpus among them.
         global_batch: sequences a step; None leaves it open.
         top: how many meshes are wanted.
-        calibration: measured efficiencies.
+        calibration: measured efficiencies; None takes those that were kept.
     """
 
     target: str
@@ -131,7 +132,7 @@ def planned(ask: Ask, gpus: int) -> Planned:
             ask.global_batch,
             f"a multiple of the {gpus} GPUs: every GPU takes whole sequences",
         )
-    request = request_of(job, ask.calibration)
+    request = request_of(job, ask.calibration or known(job))
     prepared = prepare(values, maxtext.load(job.container.image.maxtext).release)
     question = Question(prepared, values, request, layouts, tried, facts["widened"])
     found, refused = search(question)

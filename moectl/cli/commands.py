@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from moectl.cli.calibrate_commands import calibrate_commands
+from moectl.cli.climb_commands import climb_commands
 from moectl.cli.command import Argument, Command, Option
+from moectl.cli.diff_commands import diff_commands
+from moectl.cli.estimate_commands import estimate_commands
 from moectl.cli.launch_commands import launch_commands
+from moectl.cli.plan_commands import plan_commands
+from moectl.cli.prove_commands import prove_commands
+from moectl.cli.rehearse_commands import rehearse_commands
+from moectl.cli.report_commands import report_commands
+from moectl.cli.trace_commands import trace_commands
 
 _FORMAT = Option(
     "--format",
@@ -33,9 +42,31 @@ _JOB_OPTIONS = (
         "--global-batch", "Sequences a step over all GPUs; keeps it when GPUs change.", metavar="N"
     ),
     Option("--image", "Container image.", metavar="REFERENCE"),
-    Option("--launcher", "What starts the processes.", metavar="NAME", choices=("slurm",)),
+    Option(
+        "--launcher",
+        "What starts the processes.",
+        metavar="NAME",
+        choices=("slurm", "local", "kubernetes"),
+    ),
+    Option("--context", "Context of the kubeconfig.", metavar="NAME"),
+    Option("--namespace", "Namespace of Kubernetes.", metavar="NAME"),
     Option("--cache", "Shared folder of compiled programs, on the nodes.", metavar="DIR"),
     Option("--debug", "NCCL logs and HLO by rank.", kind="flag"),
+    Option(
+        "--profile",
+        "Profile some steps: with JAX's own profiler, or with Nsight Systems.",
+        metavar="TOOL",
+        choices=("xplane", "nsys"),
+    ),
+    Option("--profile-steps", "How many steps are profiled.", metavar="N"),
+    Option("--profile-skip", "How many steps come before them.", metavar="N"),
+    Option("--profile-ranks", "Processes nsys runs around, e.g. 0,8.", metavar="RANKS"),
+    Option("--preflight", "Look at every process before it trains.", kind="flag"),
+    Option(
+        "--preflight-retry",
+        "The same, and once more on spare nodes without those it names.",
+        kind="flag",
+    ),
     Option(
         "--allow", "Overrule a finding by its code; may be repeated.", kind="many", metavar="CODE"
     ),
@@ -166,11 +197,20 @@ COMMANDS: tuple[Command, ...] = (
         options=(
             Option("--output", "File to write the profile to.", metavar="FILE"),
             Option("--force", "Replace the file when it exists.", kind="flag"),
+            Option(
+                "--launcher",
+                "What to look at; the default is this machine and its Slurm.",
+                metavar="NAME",
+                choices=("slurm", "local", "kubernetes"),
+            ),
+            Option("--context", "Context of the kubeconfig.", metavar="NAME"),
+            Option("--namespace", "Namespace of Kubernetes.", metavar="NAME"),
             _FORMAT,
         ),
         examples=("moectl doctor", "moectl doctor --output site.yaml"),
-        detail="Asks Slurm's own programs, submits nothing. Exit code 1 when something is missing "
-        "that a launch needs; each has its cause and remedy. docs/cluster.md has every key.",
+        detail="Asks Slurm's own programs, or an API server of Kubernetes; submits nothing. Exit "
+        "code 1 when something is missing that a launch needs; each has its cause and remedy. "
+        "docs/cluster.md has every key.",
     ),
     Command(
         "image pull",
@@ -202,7 +242,16 @@ COMMANDS: tuple[Command, ...] = (
         "Uses enroot; where it is not, the line that does it on a compute node is printed. The "
         "file is there whole or not at all, with digest and architecture in FILE.json beside it.",
     ),
+    *plan_commands(_TARGET, _JOB_OPTIONS, _FORMAT),
+    *prove_commands(_TARGET, _JOB_OPTIONS, _FORMAT),
+    *estimate_commands(_TARGET, _JOB_OPTIONS, _FORMAT),
     *launch_commands(_TARGET, _JOB_OPTIONS, _FORMAT),
+    *report_commands(),
+    *rehearse_commands(_TARGET, _JOB_OPTIONS, _FORMAT),
+    *calibrate_commands(_FORMAT),
+    *climb_commands(_JOB_OPTIONS, _FORMAT),
+    *trace_commands(_FORMAT),
+    *diff_commands(_FORMAT),
     Command(
         "schema",
         "Print the JSON Schema of run files, cluster profiles or presets.",

@@ -16,11 +16,19 @@ def run(
     output: str | None,
     force: bool,
     format: str,  # noqa: A002 - the option's name
+    launcher: str | None = None,
+    context: str | None = None,
+    namespace: str | None = None,
 ) -> int:
     """Look at the cluster; print what it has, and print or write its profile."""
     if output == "":
         raise ValueUsageError("--output", output, "the path of a file")
-    found = diagnose()
+    if launcher == "kubernetes" or (launcher is None and (context or namespace)):
+        from moectl.actions import doctor_kubernetes  # noqa: PLC0415 - asks another program
+
+        found = doctor_kubernetes.diagnose(context or "", namespace or "")
+    else:
+        found = diagnose()
     if output is not None:
         found.save(Path(output), force=force)
     if format == "json":

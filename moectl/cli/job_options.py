@@ -17,15 +17,25 @@ _PATHS = {
     "image": "container.image",
     "launcher": "launcher",
     "cache": "compilation_cache",
+    "context": "cluster.kubernetes.context",
+    "namespace": "cluster.kubernetes.namespace",
+    "profile": "profile.profiler",
 }
 _COUNTS = {
     "gpus": ("gpus", "a whole number of GPUs, e.g. 128"),
     "global_batch": ("batch.global", "a whole number of sequences, e.g. 768"),
+    "profile_steps": ("profile.steps", "a whole number of steps, e.g. 5"),
+    "profile_skip": ("profile.skip_steps", "a whole number of steps, e.g. 10"),
 }
-
-
+_SWITCHES = {
+    "debug": "debug",
+    "preflight": "cluster.preflight",
+    "preflight_retry": "cluster.preflight_retry",
+}
 # What is legal depends on the platform, which says it.
 _CHECKED_LATER = frozenset({"--gpus"})
+# Of these 0 is legal as well.
+_FROM_0 = frozenset({"--profile-ranks", "--profile-skip"})
 
 
 def wishes(values: dict[str, Any]) -> Wishes:
@@ -47,8 +57,11 @@ def wishes(values: dict[str, Any]) -> Wishes:
             if not encodable(values[name]):
                 raise ValueUsageError(f"--{name}", values[name], "UTF-8 text")
             options[path] = (values[name], f"--{name}")
-    if values["debug"]:
-        options["debug"] = (True, "--debug")
+    if values["profile_ranks"] is not None:
+        options["profile.ranks"] = (_ranks(values["profile_ranks"]), "--profile-ranks")
+    for name, path in _SWITCHES.items():
+        if values[name]:
+            options[path] = (True, f"--{name.replace('_', '-')}")
     cluster = values["cluster"]
     if cluster == "":
         raise ValueUsageError("--cluster", cluster, "the path or the name of a cluster profile")
@@ -61,10 +74,16 @@ def wishes(values: dict[str, Any]) -> Wishes:
     )
 
 
+def _ranks(text: str) -> list[int]:
+    legal = "numbers of processes with commas between, e.g. 0,8"
+    return [_count("--profile-ranks", part.strip(), legal) for part in text.split(",")]
+
+
 def _count(flag: str, text: str, legal: str) -> int:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 12):
         raise ValueUsageError(flag, text, legal)
-    if flag not in _CHECKED_LATER and int(text) < 1:
-        raise ValueUsageError(flag, int(text), f"1 or more; {legal}")
+    least = 0 if flag in _FROM_0 else 1
+    if flag not in _CHECKED_LATER and int(text) < least:
+        raise ValueUsageError(flag, int(text), f"{least} or more; {legal}")
     return int(text)

@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from moectl.actions.launch import Planned
+    from moectl.actions.plan import Wishes
     from moectl.actions.runs import Row
     from moectl.launch.allocation import Allocation
     from moectl.launch.record import RunRecord
     from moectl.launch.store import Store
+
+
+# Who answers what would become of a launch.
+_ANSWERS = {"local": "here", "kubernetes": "server"}
 
 
 def run(
@@ -30,6 +35,8 @@ def run(
     after: str | None,
     again: bool,
     yes: bool,
+    chain: str | None,
+    until_step: str | None,
     format: str,  # noqa: A002 - the option's name
     **values: Any,
 ) -> int:
@@ -37,8 +44,9 @@ def run(
     from moectl.launch.store import Store  # noqa: PLC0415
 
     as_json = format == "json"
+    store = Store()
     try:
-        planned = action.plan_launch(target, wishes(values))
+        planned = _planned(target, wishes(values), chain, until_step, store)
     except FindingsError as error:
         if as_json:
             say_json({"findings": [finding.as_dict() for finding in error.findings]})
@@ -46,12 +54,12 @@ def run(
             say_findings(error.findings)
         raise
     say_findings(planned.job.findings)
-    store = Store()
-    where = action.inside()
+    where = action.inside() if planned.job.launcher == "slurm" else None
     if dry_run:
         return _say_plan(planned, store, after, where, as_json=as_json)
     action.require_secrets(planned)
     backend = action.backend_of(planned.job)
+    action.prepare(planned, _saying)
     limit = action.limit(planned.job)
     agree = _asking(as_json=as_json)
     action.require_agreement(planned, None if yes else limit, agree)
@@ -91,6 +99,22 @@ def run(
     return _say_end(planned, seen, why, as_json=as_json)
 
 
+def _planned(
+    target: str, wished: Wishes, chain: str | None, until_step: str | None, store: Store
+) -> Planned:
+    if chain is None and until_step is None:
+        return action.plan_launch(target, wished)
+    from moectl.actions.chain import plan_chain, wish_of  # noqa: PLC0415
+
+    asked = wish_of(chain, until_step)
+    return plan_chain(target, wished, asked, store) if asked else action.plan_launch(target, wished)
+
+
+def _saying(sentence: str) -> None:
+    sys.stderr.write(f"moectl: {sentence}\n")
+    sys.stderr.flush()
+
+
 def _asking(*, as_json: bool) -> Callable[[str], bool] | None:
     """Return what asks the person at the terminal, None when nobody is there."""
     if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -108,12 +132,12 @@ def _telling(*, as_json: bool) -> Callable[[Row], None]:
     stream = sys.stderr if as_json else sys.stdout
 
     def tell(seen: Row) -> None:
-        job = seen.jobs[-1] if seen.jobs else None
+        job = next((job for job in seen.jobs if job.live), seen.jobs[-1] if seen.jobs else None)
         on = f" on {job.nodes}" if job and job.nodes and seen.live else ""
         why = f" ({job.reason})" if job and job.reason and seen.state == "pending" else ""
         if seen.blocked:
             why = f": {seen.blocked}"
-        stream.write(f"  {seen.state}{on}{why}\n")
+        stream.write(f"  {seen.said}{on}{why}\n")
         stream.flush()
 
     return tell
@@ -151,6 +175,8 @@ def _say_plan(
                 "script": planned.script,
                 "placement": action.placement(job),
                 "gpu_hours": planned.gpu_hours,
+                "jobs": planned.links,
+                "time": _time(planned, store),
                 "scheduler": answer or refused,
                 "refused": bool(refused),
                 "launch_notes": notes,
@@ -162,10 +188,12 @@ def _say_plan(
     say(f"{job.name}: {job.gpus} GPUs")
     say(f"  place   {action.placement(job)}")
     say(f"  costs   {_costs(planned)}")
+    if time := _time(planned, store):
+        say(f"  time    {time}")
     for note in (*job.notes, *notes):
         say(f"  note    {note}")
     for line in answer.splitlines():
-        say(f"  Slurm   {line}")
+        say(f"  {_ANSWERS.get(job.launcher, 'Slurm'):<7} {line}")
     say("  nothing was written or submitted (--dry-run)")
     if refused:
         raise BackendError(refused)
@@ -188,6 +216,11 @@ def _run_inside(
 
     if why := where.unfit(planned.job.nodes):
         raise UsageError(why)
+    if planned.links > 1:
+        raise UsageError(
+            f"this shell stands in job {where.job}, where a run is one job: leave --chain and "
+            "--until-step out, or leave the allocation"
+        )
     if after is not None:
         raise UsageError(
             f"this shell stands in job {where.job}, where the run starts at once: leave --after "
@@ -222,8 +255,9 @@ def _say_launched(planned: Planned, record: RunRecord, *, as_json: bool) -> None
         say_json(_summary(planned, record))
         return
     job = planned.job
+    jobs = f"job{'s' if planned.links > 1 else ''} {', '.join(record.job_ids)}"
     say(
-        f"{record.id}: job {record.job_ids[-1]}, {job.gpus} GPUs, {job.nodes} "
+        f"{record.id}: {jobs}, {job.gpus} GPUs, {job.nodes} "
         f"node{'s' if job.nodes > 1 else ''} of {job.hardware.name}, {_costs(planned)}"
     )
     for note in (*job.notes, *planned.notes):
@@ -257,6 +291,7 @@ def _summary(planned: Planned, record: RunRecord) -> dict[str, Any]:
         "name": record.name,
         "launcher": record.launcher,
         "job": record.job_ids[-1] if record.job_ids else None,
+        "jobs": list(record.job_ids),
         "state": record.state,
         "gpus": record.gpus,
         "nodes": record.nodes,
@@ -274,8 +309,19 @@ def _costs(planned: Planned) -> str:
         return "no time limit"
     return (
         f"{planned.gpu_hours:,.4g} GPU-hours at most "
-        f"({planned.job.gpus} x {shlex.quote(planned.job.cluster.time)})"
+        f"({planned.job.gpus} x {shlex.quote(planned.job.cluster.time)}"
+        f"{f' x {planned.links} jobs' if planned.links > 1 else ''})"
     )
+
+
+def _time(planned: Planned, store: Store) -> str:
+    """Return whether the time limit is enough, as far as anybody knows; "" without a limit."""
+    if planned.job.launcher != "slurm":
+        return ""
+    from moectl.actions.step_seconds import predicted_step_seconds  # noqa: PLC0415
+    from moectl.actions.time_limit import fits  # noqa: PLC0415
+
+    return fits(planned, predicted_step_seconds(planned.job, store))
 
 
 def _secrets_note(planned: Planned) -> list[str]:

@@ -34,12 +34,19 @@ def launch_commands(
                 Option("--after", "Start when another run has ended.", metavar="RUN"),
                 Option("--again", "A live run of the same name is no obstacle.", kind="flag"),
                 Option("--yes", "Answer the question about GPU-hours.", kind="flag"),
+                Option(
+                    "--chain", "Make the run of N jobs, each after the one before.", metavar="N"
+                ),
+                Option(
+                    "--until-step", "Make the run of as many jobs as it takes to S.", metavar="S"
+                ),
                 answer,
             ),
             (
                 "moectl launch deepseek3-671b --gpus 128 --dry-run",
                 "moectl launch run.yaml --cluster site.yaml --wait",
                 "moectl launch deepseek3-671b-128gpus --after deepseek3-671b",
+                "moectl launch deepseek3-671b --form pretrain --cluster site.yaml --chain 4",
             ),
             "Findings of severity error stop it (exit 1) unless --allow names their code. What "
             "Slurm refuses is exit code 3. Inside an allocation (salloc) the run starts there "
@@ -90,11 +97,12 @@ def launch_commands(
         ),
         Command(
             "resume",
-            "Go on with a run: a new job of the same bundle.",
+            "Go on with a run: further jobs of the same bundle.",
             "moectl.cli.runs:resume",
             (_RUN,),
-            (answer,),
+            (Option("--chain", "Submit N jobs, each after the one before.", metavar="N"), answer),
             ("moectl resume deepseek3-671b",),
-            "MaxText goes on from its last checkpoint, where the run writes any.",
+            "MaxText goes on from its last checkpoint, where the run writes any. Of a run of "
+            "several jobs, as many are submitted as have not trained yet.",
         ),
     )

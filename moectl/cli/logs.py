@@ -19,7 +19,8 @@ def run(
     lines: str | None,
 ) -> int:
     """Print the end of a run's log, and with --follow what it gains."""
-    from moectl.actions.logs import Wish, chosen, find, is_live, tail  # noqa: PLC0415
+    from moectl.actions.kubernetes import bringer  # noqa: PLC0415
+    from moectl.actions.logs import Wish, find, is_live, newest, tail  # noqa: PLC0415
     from moectl.actions.logs import follow as following  # noqa: PLC0415
     from moectl.launch.store import Store  # noqa: PLC0415
 
@@ -37,15 +38,15 @@ def run(
             _say(line)
         return 0
     record = store.find(run)
-    begin = chosen(record, wish)
+    bring = bringer(record, store)
+    begin = newest(store, record.id, wish, bring)
     if begin is None:
         sys.stderr.write(f"moectl: {record.id} has no log yet; waiting for one\n")
     else:
         sys.stderr.write(f"moectl: {begin.name}: {printable(str(begin.path))}\n")
     gained = following(
-        # Jobs may have been added to the run meanwhile.
-        lambda: chosen(store.read(record.id), wish),
-        lambda: is_live(store, record.id),
+        lambda: newest(store, record.id, wish, bring),
+        lambda: is_live(store, record.id, bring),
         begin,
         count,
     )

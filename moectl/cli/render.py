@@ -11,8 +11,11 @@ from moectl.cli.job_options import wishes
 from moectl.cli.text import say, say_findings, say_json
 from moectl.errors import FindingsError, ValueUsageError
 from moectl.job import Job
-from moectl.settings.bundle_names import CONFIG, LAUNCH, LOCK
+from moectl.settings.bundle_names import CONFIG, LAUNCH, LOCK, MANIFEST, STARTED
 
+# What is typed next, and the file of the bundle behind it.
+_NEXT = {"slurm": "sbatch", "local": "moectl launch", "kubernetes": "kubectl apply -f"}
+_TYPED = {"slurm": LAUNCH, "kubernetes": MANIFEST}
 _PARTS = {"config": CONFIG, "launch": LAUNCH, "lock": LOCK}
 
 
@@ -51,7 +54,8 @@ def run(
 
 def _part(rendered: Rendered, part: str) -> str:
     if part in _PARTS:
-        return rendered.files[_PARTS[part]]
+        name = _PARTS[part]
+        return rendered.files[STARTED[rendered.job.launcher] if name == LAUNCH else name]
     from moectl.render.templates import quote  # noqa: PLC0415
     from moectl.render.variables import environment  # noqa: PLC0415
 
@@ -78,7 +82,7 @@ def _say_summary(rendered: Rendered, folder: Path) -> None:
     for note in job.notes:
         say(f"  note    {note}")
     say(f"  wrote   {folder}: {', '.join(rendered.files)}")
-    say(f"  next    sbatch {folder / LAUNCH}")
+    say(f"  next    {_NEXT[job.launcher]} {folder / _TYPED.get(job.launcher, '')}")
 
 
 def _mesh(job: Job) -> str:

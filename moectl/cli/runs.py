@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from moectl.cli.text import say, say_json
 from moectl.errors import BackendError
+from moectl.facts.yaml_facts import read
 from moectl.reports.escape import printable
 
 if TYPE_CHECKING:
@@ -41,6 +42,12 @@ def runs(format: str) -> int:  # noqa: A002 - the option's name
         if not found.rows:
             say(f"no runs in {store.root}; `moectl launch` starts one")
     for row in found.rows:
+        if row.lacks:
+            run, there = printable(row.record.id), row.links - row.lacks
+            sys.stderr.write(
+                f"moectl: {run} has {there} of its {row.links} jobs: `moectl resume {run}` submits "
+                "the rest\n"
+            )
         if row.blocked:
             sys.stderr.write(
                 f"moectl: {printable(row.record.id)} waits: {printable(row.blocked)}\n"
@@ -74,16 +81,25 @@ def cancel(run: str, format: str) -> int:  # noqa: A002 - the option's name
     return 0
 
 
-def resume(run: str, format: str) -> int:  # noqa: A002 - the option's name
-    """Submit a further job of a run."""
+def resume(run: str, chain: str | None, format: str) -> int:  # noqa: A002 - the option's name
+    """Submit further jobs of a run."""
     from moectl.actions.runs import resume as go_on  # noqa: PLC0415
     from moectl.launch.store import Store  # noqa: PLC0415
 
-    record = go_on(Store(), run)
+    count = None
+    if chain is not None:
+        from moectl.actions.chain import links_of  # noqa: PLC0415
+
+        count = links_of("--chain", chain, 1, read("launch.yaml")["chain"]["most_jobs"])
+    store = Store()
+    before = store.find(run).job_ids
+    record = go_on(store, run, count)
+    new = [job for job in record.job_ids if job not in before]
     if format == "json":
         say_json(record.as_dict())
     else:
-        say(f"{record.id}: job {record.job_ids[-1]}, of the bundle {record.bundle}")
+        jobs = f"job{'s' if len(new) > 1 else ''} {', '.join(new)}"
+        say(f"{record.id}: {jobs}, of the bundle {record.bundle}")
         say(f"  next    moectl status {record.id}")
     return 0
 
@@ -94,7 +110,7 @@ def _say_table(found: Table, now: float) -> None:
     rows = [
         (
             printable(row.record.id),
-            row.state,
+            row.said,
             _jobs(row),
             str(row.record.gpus),
             _age(age(row.record, now)),

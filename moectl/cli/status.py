@@ -117,7 +117,7 @@ def _cells(status: Status) -> tuple[str, ...]:
     jobs = [job for job in status.row.jobs if job.live] or list(status.row.jobs[-1:])
     return (
         printable(status.row.record.id),
-        status.state,
+        _state(status),
         _step(status),
         _number(log.seconds, 3),
         _number(log.tflops, 1),
@@ -126,6 +126,12 @@ def _cells(status: Status) -> tuple[str, ...]:
         "-" if status.age is None else _age(status.age),
         printable(jobs[0].job) if jobs else "-",
     )
+
+
+def _state(status: Status) -> str:
+    """Return the state, with the link that counts of a run of several jobs."""
+    row = status.row
+    return status.state if row.link is None else f"{status.state}, link {row.link} of {row.links}"
 
 
 def _step(status: Status) -> str:
@@ -154,7 +160,7 @@ def _about(details: Details) -> Iterator[str]:
     """Yield the lines about one run."""
     status = details.status
     record = status.row.record
-    yield f"{printable(record.id)}: {status.state}"
+    yield f"{printable(record.id)}: {_state(status)}"
     yield f"  bundle  {printable(record.bundle)}"
     yield f"  size    {record.gpus} GPUs on {record.nodes} nodes of {printable(record.hardware)}"
     for entry, job in zip(record.jobs, status.row.jobs, strict=False):
@@ -163,6 +169,11 @@ def _about(details: Details) -> Iterator[str]:
         code = f", exit code {job.exit_code}" if job.exit_code is not None else ""
         again = f", restarted {job.restarts} times" if job.restarts else ""
         yield f"  job     {printable(job.job)} ({entry.why}): {told}{code}{again}"
+    if status.row.lacks:
+        yield (
+            f"  lacks   {status.row.lacks} of its {status.row.links} jobs; `moectl resume "
+            f"{printable(record.id)}` submits them"
+        )
     if status.row.blocked:
         yield f"  blocked {printable(status.row.blocked)}"
     if status.folder is None:
@@ -170,6 +181,8 @@ def _about(details: Details) -> Iterator[str]:
         yield from _why(details)
         return
     yield f"  logs    {printable(str(status.folder.path))}"
+    if details.preflight:
+        yield f"  checked the preflight {printable(details.preflight)}"
     log = status.log
     if log.last_step is not None:
         yield (
