@@ -28,7 +28,7 @@ def scheduler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scheduler:
     told = Scheduler()
     monkeypatch.setenv("MOECTL_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(runs, "Slurm", lambda: told)
-    monkeypatch.setitem(runs._MAKERS, "slurm", lambda: told)
+    monkeypatch.setitem(runs._MAKERS, "slurm", lambda _: told)
     monkeypatch.setattr("time.time", lambda: NOW)
     return told
 

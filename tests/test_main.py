@@ -121,7 +121,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]\n" for i in range(9)
 )
 FILES: dict[str, tuple[str | bytes, str]] = {
-    "broken": ("preset: x\nbatch: [1\n", ":3: not YAML"),
+    "broken": ("preset: x\nbatch: [1\n", ":2: not YAML"),
     "duplicate": ("preset: x\nname: a\nname: b\n", ":3: the key 'name' stands twice"),
     "itself": ("preset: &x [*x]\n", ":1: an alias refers to what it stands in"),
     "bomb": (BOMB, ":1: its aliases unfold to too many values"),
