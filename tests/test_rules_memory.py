@@ -261,6 +261,26 @@ def test_a_plain_model_without_weight_table_is_counted_from_its_layers() -> None
     assert found(workload(unknown, gpus=None, gpu=None, kind="script")) == []
 
 
+@pytest.mark.parametrize(
+    ("gpus", "hardware", "layout", "refused"),
+    [
+        (4, "gpu_multiprocess", Layout(), True),
+        (8, "gpu_multiprocess", Layout(), False),
+        (64, "gpu_multiprocess", Layout(), False),
+        (8, "gpu", Layout(gpus_per_node=Value(8, Origin("--gpus-per-node"))), True),
+        (16, "gpu", Layout(processes=Value(2, Origin("#SBATCH"))), True),
+        (64, "gpu", Layout(gpus_per_node=Value(8, Origin("--gpus-per-node"))), False),
+    ],
+)
+def test_a_model_without_weight_table_is_shared_by_the_processes_that_are_told(
+    gpus: int, hardware: str, layout: Layout, refused: bool
+) -> None:
+    config = OFFLOAD | {"model_name": "llama3-70b", "weight_dtype": "float32"}
+    w = workload(config | {"hardware": hardware}, gpus=gpus, kind="MaxText command", layout=layout)
+    told = [finding for finding in found(w) if finding.code == "MEM115"]
+    assert [finding.severity for finding in told] == ["error"] * refused
+
+
 def test_with_some_nodes_told_it_is_a_warning() -> None:
     layout = Layout(nodes=Value(UNKNOWN, Origin("#SBATCH")))
     w = workload(OFFLOAD, gpus=None, gpu=None, kind="script", layout=layout)

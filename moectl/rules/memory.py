@@ -231,6 +231,10 @@ def _host_a_process(
 
     found = memory.estimate(dict(w.effective), mesh, release_of(w))
     each = _gpus_a_process(w)
+    if found is None and keys:
+        processes = max(1, w.devices // each) if w.devices is not None and each else None
+        yield from _host_in_all(w, keys, limit, processes)
+        return
     if found is None or each is None or not found.host:
         return
     needed = found.host * each
@@ -248,14 +252,34 @@ def _host_a_process(
     )
 
 
-def _host_in_all(w: Workload, keys: list[str], limit: int) -> Iterator[Fault]:
-    """Judge the whole of what is offloaded where nobody says how many processes share it."""
+def _host_in_all(
+    w: Workload, keys: list[str], limit: int, started: int | None = None
+) -> Iterator[Fault]:
+    """Judge the whole of what is offloaded, where the share of a process is not known.
+
+    Args:
+        w: the workload.
+        keys: what offloads.
+        limit: bytes of host memory that a process may pin.
+        started: processes, where they are known.
+    """
     from moectl.estimate import memory  # noqa: PLC0415
 
     total = memory.offloaded_at_least(dict(w.effective), release_of(w))
     if total is None:
         return
     processes = -(-total // limit)
+    if started is not None:
+        if started < processes:
+            yield Fault(
+                keys[0],
+                f"offloading pins {gib(total)} or more over all processes, {gib(total // started)} "
+                f"in each of {started}, and XLA stops at {gib(limit)} a process{_unset(w)}: it "
+                f"takes {processes} processes or more",
+                w.where(*keys),
+                f"export {_HOST_LIMIT}=N with N above {gib(total // started)}, or more processes",
+            )
+        return
     told = any(v is not None for v in (w.layout.nodes, w.layout.processes, w.layout.gpus))
     if processes < 2:
         return
