@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import cache
 from typing import Any
 
 import pytest
 
 from moectl.actions.plan import Wishes
-from moectl.actions.planning import Ask, Planned, job_of, planned, run_file, sweep, why_not
+from moectl.actions.planning import Ask, Planned, Row, job_of, planned, run_file, sweep, why_not
 from moectl.errors import UsageError, ValueUsageError
 from moectl.planner.search import trials
 
@@ -80,16 +81,20 @@ def test_a_global_batch_that_gives_a_gpu_no_whole_sequence_is_refused() -> None:
 
 
 def test_why_not_names_rank_and_loss_or_the_reason() -> None:
-    told = why_not(deepseek(), "ici_expert=16")
+    told = why_not(ask(DEEPSEEK, top=4), deepseek(), "ici_expert=16")
     assert any("slower a token" in line for line in told)
     assert any("lie better as" in line for line in told)
-    assert why_not(deepseek(), "ici_expert_parallelism=3")[0].startswith("no mesh of 128 GPUs has")
+    assert why_not(ask(DEEPSEEK, top=4), deepseek(), "ici_expert_parallelism=3")[0].startswith(
+        "no mesh of 128 GPUs has"
+    )
     with pytest.raises(ValueUsageError, match=r"degrees, e\.g\."):
-        why_not(deepseek(), "expert is 16")
+        why_not(ask(DEEPSEEK, top=4), deepseek(), "expert is 16")
 
 
 def test_a_model_that_is_too_large_says_how_many_gpus_it_takes() -> None:
-    with pytest.raises(UsageError, match=r"fits 8 GPUs of h100-hgx in no way, .* from about \d+"):
+    with pytest.raises(
+        UsageError, match=r"fits 8 GPUs of h100-hgx in no way, the least with .* GiB"
+    ):
         planned(ask(DEEPSEEK, "h100-hgx"), 8)
 
 
@@ -120,3 +125,43 @@ def test_trials_keep_the_models_own_remat_policy_first() -> None:
     assert dict(found[0].values)["remat_policy"] == "custom"
     same = list(trials({"remat_policy": "full"}, 8, [1], ["full"], None))
     assert [trial.remat for trial in same] == ["full"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "gpus", "changes"),
+    [
+        ("h100-hgx", 128, {}),
+        ("gb200-nvl72", 128, {"batch.sequence_length": 1_000_000}),
+        ("gb200-nvl72", 32, {}),
+    ],
+)
+def test_no_row_needs_more_at_the_low_end_than_there_is(
+    hardware: str, gpus: int, changes: dict[str, int]
+) -> None:
+    said = {path: (value, "--set") for path, value in changes.items()}
+    options = {"hardware": (hardware, "--hardware"), **said}
+    rows: tuple[Row, ...] = ()
+    with contextlib.suppress(UsageError):
+        rows = planned(Ask(DEEPSEEK, Wishes(options=options)), gpus).rows
+    held = [row.candidate.assessment for row in rows]
+    over = [
+        one
+        for one in held
+        if one.memory is None or one.room is None or one.memory.total("low") > one.room.pool
+    ]
+    assert over == []
+
+
+@pytest.mark.parametrize("gpus", [20, 36, 120, 132])
+def test_gpus_whose_meshes_cut_no_weight_evenly_get_the_nearest_that_do(gpus: int) -> None:
+    with pytest.raises(UsageError, match=r"no mesh over which every weight .* GPUs have one"):
+        planned(ask(DEEPSEEK), gpus)
+
+
+def test_the_number_of_meshes_does_not_hang_on_how_many_are_shown() -> None:
+    counts = {
+        len(planned(ask(SMALL, "b200-hgx", top=top), 16).ranked)
+        + sum(": " in one.why for one in planned(ask(SMALL, "b200-hgx", top=top), 16).refused)
+        for top in (1, 5)
+    }
+    assert len(counts) == 1

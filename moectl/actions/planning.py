@@ -16,13 +16,14 @@ from moectl.facts import maxtext
 from moectl.facts.yaml_facts import read
 from moectl.job import Job
 from moectl.planner.meshes import Layout, Space, matches, meshes, nearest
-from moectl.planner.search import Candidate, Question, Refused, search, trials
+from moectl.planner.search import UNDIVIDED, Candidate, Question, Refused, divided, search, trials
 from moectl.render.lock import locked_settings, nested
 from moectl.settings.files import preset_names
 
 _FACTS = "plan.yaml"
 _MOST_GPUS = 16_384
 _TRIED_NODES = 4096
+_NEAR_NODES = 33
 _OWN_REMAT = "as it is"
 _WHY_NOT = re.compile(r"(ici|dcn)_([a-z_]+?)(?:_parallelism)?=(\d{1,6})", re.ASCII)
 
@@ -58,6 +59,7 @@ class Row:
             "step_time_s": time.seconds(),
             "tokens_per_s_per_gpu": found.tokens_per_second,
             "tflops_per_gpu": time.flops() / 1e12,
+            "calibrated": time.calibrated,
             "why": self.why,
         }
 
@@ -136,13 +138,41 @@ def planned(ask: Ask, gpus: int) -> Planned:
     prepared = prepare(values, maxtext.load(job.container.image.maxtext).release)
     question = Question(prepared, values, request, layouts, tried, facts["widened"])
     found, refused = search(question)
+    if not found and all(one.why == UNDIVIDED for one in refused):
+        raise UsageError(
+            f"{gpus} GPUs have no mesh over which every weight of {ask.target} can be cut"
+            f"{_near(question, space)}"
+        )
     if not found:
         raise UsageError(_nothing(ask, gpus, refused, question))
     rows = _allowed(ask, gpus, found, space, refused)
     notes = [f"axes: {', '.join(space.ici)} inside a slice, {', '.join(space.dcn)} across: {why}"]
     if any(row.candidate.assessment.verdict == OPEN for row in rows):
         notes.append("what may not fit is ranked after all that should; `moectl estimate` has more")
+    time = rows[0].candidate.assessment.time
+    if time is not None and time.calibrated:
+        notes.append("rates follow a measured run of this platform and image (moectl calibrate)")
     return Planned(ask.target, job, gpus, tuple(rows), tuple(refused), tuple(found), tuple(notes))
+
+
+def _near(question: Question, space: Space) -> str:
+    """Return the nearest numbers of GPUs whose meshes cut every weight, as a clause."""
+    found = []
+    for step in (-space.gpus_per_node, space.gpus_per_node):
+        for number in range(1, _NEAR_NODES):
+            gpus = space.gpus + step * number
+            if not 0 < gpus <= _MOST_GPUS:
+                break
+            layouts = meshes(replace(space, gpus=gpus))
+            if any(divided(question, layout) for layout in layouts):
+                found.append(gpus)
+                break
+    return f"; {' or '.join(map(str, sorted(found)))} GPUs have one" if found else ""
+
+
+def own_gpus(ask: Ask) -> int | None:
+    """Return the GPUs that a run file or bundle says itself; None for a preset."""
+    return None if ask.target in preset_names() else _base(ask).gpus
 
 
 def space_of(job: Job, gpus: int) -> tuple[Space, str]:
@@ -168,11 +198,12 @@ def space_of(job: Job, gpus: int) -> tuple[Space, str]:
     return space, row["why"]
 
 
-def why_not(found: Planned, said: str) -> list[str]:
+def why_not(ask: Ask, found: Planned, said: str) -> list[str]:
     """Return why meshes with some degrees are not first, a sentence each.
 
     Args:
-        found: the search.
+        ask: what was planned.
+        found: the search; its rules judged the rows it shows, and judge here what is asked for.
         said: degrees, e.g. "ici_expert=16,dcn_fsdp=2".
 
     Raises:
@@ -185,11 +216,14 @@ def why_not(found: Planned, said: str) -> list[str]:
             raise ValueUsageError("--why-not", said, "degrees, e.g. ici_expert=16,dcn_fsdp=2")
         wanted[match[1], match[2]] = int(match[3])
     first = found.ranked[0]
-    told = [
-        f"{candidate.layout}: rank {rank}, {against(candidate, first)}"
-        for rank, candidate in enumerate(found.ranked, start=1)
-        if matches(candidate.layout, wanted)
-    ]
+    space, _ = space_of(found.job, found.gpus)
+    told = []
+    for rank, candidate in enumerate(found.ranked, start=1):
+        if matches(candidate.layout, wanted):
+            fault = "" if rank <= len(found.rows) else _faults(ask, found.gpus, candidate, space)
+            told.append(
+                f"{candidate.layout}: {fault or f'rank {rank}, {against(candidate, first)}'}"
+            )
     told += [f"{one.layout}: {one.why}" for one in found.refused if matches(one.layout, wanted)]
     return told or [
         f"no mesh of {found.gpus} GPUs has {said}: the degrees must multiply to it, slices be "
@@ -288,7 +322,8 @@ def _nothing(ask: Ask, gpus: int, refused: list[Refused], question: Question) ->
         replace(question.request, ici={"fsdp": gpus}, dcn={}),
     )
     hint = f"; from about {held} GPUs one sequence a GPU fits" if held and held > gpus else ""
-    why = f", e.g. {refused[0].layout}: {refused[0].why}" if refused else ""
+    least = min((one for one in refused if one.peak), key=lambda one: one.peak, default=None)
+    why = f", the least with {least.layout}: {least.why}" if least else ""
     return f"{ask.target} fits {gpus} GPUs of {question.request.hardware.name} in no way{why}{hint}"
 
 

@@ -39,11 +39,12 @@ def run(
         if gpus is not None or why_not is not None or output is not None:
             raise UsageError("--sweep stands alone: it says the GPUs itself and writes no file")
         return _sweep(ask, _counts(sweep), format)
-    if gpus is None:
+    count = _count("--gpus", gpus) if gpus is not None else planning.own_gpus(ask)
+    if count is None:
         raise UsageError("plan wants --gpus N, or --sweep N,N,...")
-    found = planning.planned(ask, _count("--gpus", gpus))
+    found = planning.planned(ask, count)
     if why_not is not None:
-        told = planning.why_not(found, why_not)
+        told = planning.why_not(ask, found, why_not)
         if format == "json":
             say_json(told)
         else:
@@ -97,7 +98,8 @@ def _table(found: planning.Planned) -> Iterator[str]:
     job = found.job
     yield (
         f"{printable(found.target)} on {found.gpus} {job.hardware.name}: {len(found.ranked)} "
-        f"meshes fit, {len(found.refused)} do not or are dominated"
+        f"meshes are estimated to fit or may, {len(found.refused)} do not or are dominated; the "
+        "rules judged those shown"
     )
     rows = [
         (

@@ -12,10 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from moectl.estimate.assessment import NEVER, OPEN, Assessment, Prepared, Request, assess, mesh_of
+from moectl.estimate.layout import Layout as Weights
 from moectl.estimate.memory import GIB
 from moectl.planner.meshes import Layout
 
+UNDIVIDED = "a weight is not divided by the axes that cut it"
 _OWN = "as it is"
+_TOLERANCE = 0.02  # MaxText 0.2.5 configs/base.yml sharding_tolerance
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,17 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A mesh that is not among the ranked ones, with the reason."""
+    """A mesh that is not among the ranked ones.
+
+    Attributes:
+        layout: the mesh.
+        why: the reason.
+        peak: bytes of a GPU's memory that its smallest trial takes, where that is the reason.
+    """
 
     layout: Layout
     why: str
+    peak: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +106,9 @@ def search(question: Question) -> tuple[list[Candidate], list[Refused]]:
     refused: list[Refused] = []
     standing: list[tuple[Layout, Prepared]] = []
     for layout in question.layouts:
-        prepared = _divided(question.prepared, layout)
+        prepared = divided(question, layout)
         if prepared is None:
-            refused.append(Refused(layout, "a weight is not divided by the axes that cut it"))
+            refused.append(Refused(layout, UNDIVIDED))
         else:
             standing.append((layout, prepared))
     if len(standing) > question.widened and question.trials:
@@ -117,7 +127,8 @@ def search(question: Question) -> tuple[list[Candidate], list[Refused]]:
             ranked.append(min(fitting, key=_order))
         elif tried:
             least_candidate = min(tried, key=lambda candidate: candidate.peak_bytes)
-            refused.append(Refused(each[0], _unfit(least_candidate) or ""))
+            why = _unfit(least_candidate) or ""
+            refused.append(Refused(each[0], why, least_candidate.peak_bytes))
     return _distinct(sorted(ranked, key=_order), refused), refused
 
 
@@ -137,8 +148,9 @@ def _least(trials: Sequence[Trial]) -> Trial:
     return min(trials, key=lambda trial: (trial.batch, trial.remat == _OWN, trial.remat))
 
 
-def _divided(prepared: Prepared, layout: Layout) -> Prepared | None:
+def divided(question: Question, layout: Layout) -> Prepared | None:
     """Return the model with its weights cut over a mesh; None where that cannot be."""
+    prepared = question.prepared
     if prepared.layout is None:
         return prepared
     mesh = mesh_of(dict(layout.ici), dict(layout.dcn), prepared.release)
@@ -146,9 +158,29 @@ def _divided(prepared: Prepared, layout: Layout) -> Prepared | None:
         narrowed = prepared.layout.narrowed(mesh)
     except ValueError:
         return None
-    if not narrowed.divides(mesh):
+    if narrowed is prepared.layout:
+        return prepared
+    if not narrowed.divides(mesh) or _stuck(question, prepared.layout, mesh):
         return None
-    return prepared if narrowed is prepared.layout else replace(prepared, layout=narrowed)
+    return replace(prepared, layout=narrowed)
+
+
+def _stuck(question: Question, held: Weights, mesh: Mapping[str, int]) -> bool:
+    """Return whether narrower rules leave more uncut than MaxText tolerates."""
+    from moectl.facts import weights  # noqa: PLC0415
+    from moectl.sharding import impossible  # noqa: PLC0415
+
+    values = question.values
+    return bool(
+        impossible(
+            held.leaves,
+            held.rules,
+            mesh,
+            str(values.get("weight_dtype", "float32")),
+            weights.load(question.prepared.release).wanted_axes,
+            tolerance=float(values.get("sharding_tolerance", _TOLERANCE)),
+        )
+    )
 
 
 def _assessed(question: Question, each: tuple[Layout, Prepared], trial: Trial) -> Candidate:
@@ -163,7 +195,8 @@ def _unfit(candidate: Candidate) -> str | None:
     found = candidate.assessment
     if found.memory is None or found.room is None:
         return "its memory cannot be estimated"
-    if found.verdict == NEVER:
+    # What does not even fit at the low end of the range is no candidate.
+    if found.verdict == NEVER or found.memory.total("low") > found.room.pool:
         return (
             f"{candidate.trial.batch} x {candidate.trial.remat}: {_gib(found.memory.total())} of "
             f"the {_gib(found.room.pool)} GiB that XLA's pool has"
