@@ -77,7 +77,7 @@ def run(command: Command, values: dict[str, Any]) -> int:
     """Run a command with its values; what it refuses is said on standard error."""
     from importlib import import_module  # noqa: PLC0415
 
-    from moectl.errors import MoectlError  # noqa: PLC0415
+    from moectl.errors import MoectlError, masked  # noqa: PLC0415
 
     module, _, function = command.run.partition(":")
     try:
@@ -85,7 +85,7 @@ def run(command: Command, values: dict[str, Any]) -> int:
     except MoectlError as error:
         from moectl.reports.escape import printable  # noqa: PLC0415
 
-        for line in str(error).splitlines():
+        for line in masked(str(error)).splitlines():
             sys.stderr.write(f"moectl: {printable(line)}\n")
         return error.exit_code
     except OSError as error:

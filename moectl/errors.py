@@ -7,6 +7,7 @@ files in the way); 130 interrupted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -111,9 +112,28 @@ class LocalFilesError(MoectlError):
     exit_code = 4
 
 
+# Beginnings that providers give their tokens: Hugging Face, GitHub, GitLab, NVIDIA, AWS, OpenAI.
+_TOKEN = re.compile(
+    r"\b(hf_|gh[opusr]_|github_pat_|glpat-|nvapi-|AKIA|sk-)[A-Za-z0-9_-]{8,}", re.ASCII
+)
+
+
+def masked(text: str) -> str:
+    """Return a text in which nothing shaped like a token can be read."""
+    return _TOKEN.sub(r"\1...", text)
+
+
+def is_token(text: str) -> bool:
+    """Return whether a value is shaped like a token of a known provider."""
+    return _TOKEN.fullmatch(text) is not None
+
+
 def shown(value: object, limit: int = 80) -> str:
-    """Quote a value from a person on one line, control characters escaped, long ones cut."""
-    text = repr(value)
+    """Quote a value from a person on one line, control characters escaped, long ones cut.
+
+    What is shaped like a token is not shown.
+    """
+    text = masked(repr(value))
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 

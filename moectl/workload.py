@@ -121,6 +121,7 @@ class Step:
         environment: the variables as they are there, those of the shell it stands in included.
         inside: commands inside `bash -c '...'`, or a script written by a here-document.
         conditional: whether it stands in a branch that may not be taken.
+        through: the programs in front of it that only run it, e.g. "numactl" and "nsys".
     """
 
     program: str
@@ -130,6 +131,7 @@ class Step:
     environment: Mapping[str, Text] = field(default_factory=dict)
     inside: tuple[Step, ...] = ()
     conditional: bool = False
+    through: tuple[str, ...] = ()
 
     def option(self, *names: str) -> Option | None:
         """Return the last of the options with one of these long names, or None."""

@@ -18,7 +18,8 @@ RENEWALS = {
 }  # fmt: skip
 # These want a cluster, a registry or a run; the tests of launch do what they do.
 ELSEWHERE = {
-    "doctor", "image pull", "launch", "runs", "status", "logs", "cancel", "resume", "trace", "verify", "import", "climb", "calibrate",
+    "doctor", "image pull", "launch", "runs", "status", "logs", "cancel", "resume", "trace",
+    "verify", "import", "climb", "calibrate",
 }  # fmt: skip
 EXAMPLES = [
     example

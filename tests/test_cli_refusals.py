@@ -121,3 +121,28 @@ def test_a_narrow_encoding_shows_escapes() -> None:
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+
+
+TOKEN = "hf_" + "sesame" * 5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--set", f"environment.HF_TOKEN={TOKEN}"],
+        ["--set", f"environment.MY_KEY={TOKEN}"],
+        ["--set", f"secrets=[{TOKEN}]"],
+        ["--set", f"secrets=[HF_TOKEN={TOKEN}]"],
+        ["--set", f"secrets={{HF_TOKEN: {TOKEN}}}"],
+        ["--set", f"cluster.directives=[--export=HF_TOKEN={TOKEN}]"],
+        ["--set", f"nope={TOKEN}"],
+    ],
+)
+def test_a_secret_by_value_is_neither_rendered_nor_repeated(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["render", PRESET, *words, "--output", "b"])
+    captured = capsys.readouterr()
+    assert "sesame" not in captured.out + captured.err
+    written = [path.read_text() for path in Path().rglob("*") if path.is_file()]
+    assert [text for text in written if "sesame" in text] == []

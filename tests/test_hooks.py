@@ -166,15 +166,19 @@ def test_the_action_calls_moectl_with_options_that_exist() -> None:
                 assert value in options[flag].choices
 
 
-def act(tmp_path: Path, inputs: dict[str, str], code: int = 0) -> tuple[int, list[list[str]]]:
-    """Run the action's second step with a moectl that notes how it was called."""
+def act(tmp_path: Path, inputs: dict[str, str], code: int | str = 0) -> tuple[int, list[list[str]]]:
+    """Run the action's second step with a moectl that notes how it was called.
+
+    It ends with `code`, or does what a shell text says.
+    """
+    ends = code if isinstance(code, str) else f"exit {code}"
     folder = tmp_path / "moectl" / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     notes = tmp_path / "calls"
     notes.write_text("")
     stub = folder / "moectl"
     stub.write_text(
-        f"#!/bin/bash\nprintf '%s\\0' \"$@\" >> '{notes}'\nprintf '\\1' >> '{notes}'\nexit {code}\n"
+        f"#!/bin/bash\nprintf '%s\\0' \"$@\" >> '{notes}'\nprintf '\\1' >> '{notes}'\n{ends}\n"
     )
     stub.chmod(0o755)
     work = tmp_path / "work"
@@ -216,9 +220,26 @@ def test_with_sarif_the_findings_are_written_too_and_the_log_decides(tmp_path: P
     assert code == 1
     assert calls[0] == ["validate", "--format", "sarif", "--output", "out.sarif", "--", "."]
     assert calls[1] == ["validate", "--format", "github", "--", "."]
-    code, calls = act(tmp_path, {"sarif": "out.sarif"}, code=2)
-    assert code != 0
-    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("broken", [2, 4, 130])
+def test_the_log_has_its_report_although_the_sarif_file_could_not_be_written(
+    tmp_path: Path, broken: int
+) -> None:
+    code, calls = act(tmp_path, {"sarif": "out.sarif"}, code=broken)
+    assert code == broken
+    assert [call[2] for call in calls] == ["sarif", "github"]
+    only_sarif = f'case "$*" in *sarif*) exit {broken};; esac; exit 0'
+    code, calls = act(tmp_path, {"sarif": "out.sarif"}, code=only_sarif)
+    assert code == broken
+    assert len(calls) == 2
+
+
+def test_no_array_of_the_action_is_taken_without_asking_whether_it_is_empty() -> None:
+    # Bash before 4.4 ends at "${a[@]}" of an empty array under `set -u`.
+    for step in STEPS.values():
+        bare = re.sub(r'\$\{(\w+)\[@\]\+"\$\{\1\[@\]\}"\}', "", step["run"])
+        assert "[@]" not in bare
 
 
 HOSTILE = [

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from moectl.actions.validate import Checked, Report
 from moectl.findings import Finding
 from moectl.reports import rendered
+from moectl.reports.escape import printable
 from moectl.reports.json_report import dumped
 
 FINDING = Finding("XLA101", "warning", "XLA_FLAGS", "a word", "remove it", "run.sh", 3, 7)
@@ -42,10 +43,17 @@ def test_an_unknown_place_is_null() -> None:
     assert (row["line"], row["column"]) == (None, None)
 
 
+def is_half(letter: str) -> bool:
+    """Whether a character is half of a surrogate pair, which no strict reader takes."""
+    return 0xD800 <= ord(letter) <= 0xDFFF
+
+
 @given(st.text(st.characters(codec=None), max_size=40))
 def test_any_text_comes_back_as_it_was_and_no_terminal_acts_on_it(text: str) -> None:
     said = dumped({"findings": [text], text: 1})
-    assert json.loads(said) == {"findings": [text], text: 1}
+    whole = "".join(printable(letter) if is_half(letter) else letter for letter in text)
+    assert json.loads(said) == {"findings": [whole], whole: 1}
+    json.dumps(json.loads(said), ensure_ascii=False).encode("utf-8", "strict")
     said.encode("ascii")
     assert all(line.isprintable() for line in said.split("\n"))
 
@@ -53,5 +61,5 @@ def test_any_text_comes_back_as_it_was_and_no_terminal_acts_on_it(text: str) -> 
 def test_a_name_with_escapes_bytes_and_astral_controls_survives() -> None:
     name = "a\x7f\x1b\udcff\U000e0001\u2028.yml"
     said = dumped([name])
-    assert json.loads(said) == [name]
+    assert json.loads(said) == [name.replace("\udcff", "\\xff")]
     assert said.isascii()

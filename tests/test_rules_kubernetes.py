@@ -195,7 +195,7 @@ FAULTS = {
     "no policy": (CLEAN_JOB, [("      restartPolicy: Never\n", "")], ("K8S123", "error", 10)),
     "no queue": (CLEAN_JOBSET, [("labels: {kueue.x-k8s.io/queue-name: train}", "labels: {a: b}"),
                                 ("kueue.x-k8s.io/podset-required-topology", "a")],
-                 ("K8S131", "warning", 9)),
+                 ("K8S131", "warning", 5)),
     "eight on four": (CLEAN_JOBSET, [("nvidia.com/gpu: 4", "nvidia.com/gpu: 8")],
                       ("K8S141", "error", 49)),
     "sixteen on eight": (CLEAN_JOB, [('gpu: "8"', 'gpu: "16"')], ("K8S141", "error", 18)),

@@ -27,6 +27,8 @@ CASES: list[tuple[str, str, int, str]] = [
      "lr_schedule_type: wsd\nwarmup_steps_fraction: 0.9\nwsd_decay_steps_fraction: 0.1\n"),
     ("OPT103", "shard_optimizer_over_data: true\n", 3,
      "shard_optimizer_over_data: true\nici_fsdp_parallelism: 1\nici_data_parallelism: -1\n"),
+    ("OPT103", "shard_optimizer_over_data: true\nici_fsdp_parallelism: 8\n", 3,
+     "shard_optimizer_over_data: false\nici_fsdp_parallelism: 8\n"),
     ("OPT117", "dcn_diloco_parallelism: -1\ndcn_data_parallelism: 4\n", 3,
      "dcn_diloco_parallelism: -1\ndcn_data_parallelism: 1\n"),
     ("OPT118", "compile_topology: nope\n", 3, "compile_topology: v5e-256\n"),

@@ -83,3 +83,21 @@ def test_a_syntax_fault_has_its_line(tmp_path: Path) -> None:
     with pytest.raises(SourceError) as caught:
         hardware_file(written(tmp_path, "name: x\n  y: [\n"))
     assert caught.value.line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("name: my-gpu", "name: h100-hgx", "is a platform of the catalogue"),
+        ("architecture: blackwell", "architecture: volta", "architecture cannot be 'volta'"),
+        ("domain_gpus: 64", "domain_gpus: 6", "must be a multiple of gpus_per_node 4"),
+        ("hbm_gbs: 9000", "hbm_gb: 9000", "gpu.yaml:7: no figure of a platform is 'hbm_gb'"),
+        ("hbm_gbs: 9000", "hbm_gb: 9000", "figures.hbm_gbs is missing"),
+    ],
+)
+def test_what_would_mislead_is_refused_by_name(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        hardware_file(written(tmp_path, HARDWARE.replace(old, new, 1)))
+    assert said in str(caught.value)

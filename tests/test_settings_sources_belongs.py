@@ -158,3 +158,22 @@ def test_no_file_of_this_repository_but_presets_is_taken_for_one_of_ours() -> No
     }
     assert found["hardware.yaml"] == "unknown"
     assert set(found.values()) == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    ("aliased", "plain"),
+    [
+        ("x: &a gpu\nhardware: *a\nrun_name: q\nsteps: 5\n",
+         "x: gpu\nhardware: gpu\nrun_name: q\nsteps: 5\n"),
+        ("x: &a {y: 1}\nother: *a\nrun_name: q\n", "x: {y: 1}\nother: {y: 1}\nrun_name: q\n"),
+        ("x: &a\n  steps: 5\n  model_name: m\ny: *a\n",
+         "x:\n  steps: 5\n  model_name: m\ny:\n  steps: 5\n  model_name: m\n"),
+        ("hardware: gpu\nrun_name: q\na: &a [1]\nb: &b [*a]\nsteps: *b\n",
+         "hardware: gpu\nrun_name: q\na: [1]\nb: [[1]]\nsteps: [[1]]\n"),
+        ("hardware: *nowhere\nsteps: 5\n", "hardware: other\nsteps: 5\n"),
+    ],
+)  # fmt: skip
+def test_a_file_with_aliases_belongs_where_it_would_if_they_were_written_out(
+    aliased: str, plain: str
+) -> None:
+    assert belongs(aliased) == belongs(plain)

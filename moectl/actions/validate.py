@@ -15,9 +15,9 @@ from moectl.checked import Checked, Report
 from moectl.errors import LocalFilesError, MoectlError, SourceError
 from moectl.findings import Finding
 from moectl.given import Given
-from moectl.rules.reading import refusals
+from moectl.rules.reading import nothing_read, refusals
 from moectl.settings.bundle_names import LOCK
-from moectl.settings.text_file import MAX_BYTES, read_text
+from moectl.settings.text_file import MAX_BYTES, decoded, read_text
 from moectl.values import Origin
 
 if TYPE_CHECKING:
@@ -147,11 +147,7 @@ def _content(name: str) -> str:
         raw = sys.stdin.buffer.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise SourceError(name, None, f"it is larger than {MAX_BYTES >> 20} MiB")
-        try:
-            return raw.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            line = raw[: error.start].count(b"\n") + 1
-            raise SourceError(name, line, "it is not UTF-8 text") from None
+        return decoded(raw, name)
     path = Path(name)
     return read_text(path / LOCK if path.is_dir() else path)
 
@@ -228,9 +224,7 @@ def _foreign(
 ) -> tuple[str, list[Finding], tuple[str, ...]]:
     """Judge a file that is not of moectl."""
     from moectl.resolve.workload import workload  # noqa: PLC0415
-    from moectl.rules.reading import UNRECOGNISED  # noqa: PLC0415
     from moectl.rules.registry import judged  # noqa: PLC0415
-    from moectl.rules.rule import Fault  # noqa: PLC0415
     from moectl.settings.sources import read_source  # noqa: PLC0415
 
     source = read_source(name, text, opener(name), kind)
@@ -241,8 +235,7 @@ def _foreign(
     if not source.parts and not found and searched:
         told.append("nothing in it is read by moectl")
     elif not source.parts and not found:
-        sentence = "it holds nothing that starts training" if text.strip() else "it is empty"
-        found.append(UNRECOGNISED.finding(Fault("", sentence, Origin(name, name, 1, 1))))
+        found.append(nothing_read(name, text))
     for part in source.parts:
         made, notes = workload(part, the_basis)
         told += notes

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from moectl.findings import Finding
+from moectl.reports.escape import printable
 from moectl.reports.tally import Tally
 
 if TYPE_CHECKING:
     from moectl.checked import Report
 
 FIELDS = ("code", "severity", "field", "message", "hint", "file", "line", "column")
+_HALF_OR_PAIR = "\\ud"  # what the escape of a surrogate begins with
 
 
 class Writer:
@@ -64,5 +67,23 @@ def row(finding: Finding) -> dict[str, object]:
 
 
 def dumped(data: Any) -> str:
-    """Return JSON text that every stream takes and no terminal acts on: printable ASCII."""
-    return json.dumps(data, indent=2).replace("\x7f", "\\u007f") + "\n"
+    r"""Return JSON text that every stream takes and no terminal acts on: printable ASCII.
+
+    A byte of a file name or script that is no UTF-8 is written as the text \xNN: half of a
+    surrogate pair is an error to strict readers.
+    """
+    text = json.dumps(data, indent=2)
+    if _HALF_OR_PAIR in text:
+        text = json.dumps(_strict(data), indent=2)
+    return text.replace("\x7f", "\\u007f") + "\n"
+
+
+def _strict(data: Any) -> Any:
+    """Return data whose texts hold no lone surrogate."""
+    if isinstance(data, str):
+        return re.sub("[\ud800-\udfff]", lambda found: printable(found[0]), data)
+    if isinstance(data, Mapping):
+        return {_strict(key): _strict(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_strict(value) for value in data]
+    return data

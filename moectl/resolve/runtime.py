@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from moectl.errors import UnknownNameError, UsageError, shown
+from moectl.errors import UnknownNameError, UsageError, is_token, shown
 from moectl.facts.images import image as image_facts
 from moectl.facts.xla import XlaCatalogue
 from moectl.facts.yaml_facts import read
@@ -195,7 +195,14 @@ def _secret_faults(effective: Effective, found: Mapping[str, Value]) -> list[Usa
     where = place(effective.origin("secrets"))
     faults = []
     for name in secrets(effective):
-        if not _is_variable(name):
+        if is_token(name):
+            faults.append(
+                UsageError(
+                    f"{where}: {shown(name)} is shaped like a token; secrets are named, e.g. "
+                    "HF_TOKEN, and their values come from the submitting shell"
+                )
+            )
+        elif not _is_variable(name):
             faults.append(UsageError(f"{where}: {shown(name)} is no name of a variable"))
         elif fault := _reserved(name, where, read("launch.yaml")):
             faults.append(fault)

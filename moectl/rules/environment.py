@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from moectl.errors import shown
+from moectl.errors import is_token, shown
 from moectl.facts.environment import load
 from moectl.findings import Severity
 from moectl.rules.rule import Fault, rules
@@ -237,13 +237,15 @@ def secret(w: Workload) -> Iterator[Fault]:
         return  # K8S115 tells it where the manifest says it
     catalogue = load()
     for name, text in w.environment.items():
-        if not text.known or not catalogue.secret(name):
+        if not text.known or not (catalogue.secret(name) or is_token(text.text)):
             continue
         value = text.text.lower()
         told = len(value) >= _SHORTEST_SECRET and not value.startswith(("/", "file:", "~"))
         if told and not any(word in value for word in _PLACEHOLDERS):
             message = f"{name} holds a secret of {len(value)} characters in plain text"
-            yield Fault(name, message, text.origin, hides=True)
+            # What moectl renders would carry it into the script and the lock.
+            own = "error" if w.kind == "run file" else None
+            yield Fault(name, message, text.origin, severity=own, hides=True)
 
 
 def _nodes(w: Workload) -> int | None:

@@ -185,7 +185,7 @@ def gang(w: Workload) -> Iterator[Fault]:
         "metadata.labels",
         f"{sum(filter(None, counts))} pods, and nothing admits them together: no Kueue queue, no "
         "gang scheduler, no exclusive topology.",
-        manifest.at("spec", "replicatedJobs"),
+        manifest.at("metadata", "labels"),
     )
 
 

@@ -135,14 +135,18 @@ def parameter_scale(w: Workload) -> Iterator[Fault]:
     stage="config",
 )
 def finite_batch(w: Workload) -> Iterator[Fault]:
-    """Find infinite batch sizes and such that are no number."""
+    """Find infinite batch sizes and such that are no number.
+
+    A batch size of evaluation that nobody says is that of training, and is at fault there.
+    """
     keys = ["per_device_batch_size", "eval_per_device_batch_size", "expansion_factor_real_data"]
     if w.value("enable_rampup_batch_size"):
         keys += ["per_device_batch_size_start", "per_device_batch_size_increment"]
     for key in keys:
         value = w.value(key)
         harmless = key.startswith("expansion") and value != inf  # MaxText asks whether it is > 0
-        if real(value) and not isfinite(value) and not harmless:
+        follows = key.startswith("eval") and w.said(key) is None
+        if real(value) and not isfinite(value) and not harmless and not follows:
             yield Fault(key, f"{key} is {value}", w.where(key))
 
 

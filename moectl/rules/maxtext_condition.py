@@ -73,7 +73,12 @@ def subject(key: str, look: Look) -> Any:
 
 
 def _product(values: list[Any]) -> Any:
-    return prod(values) if all(_is_number(value) for value in values) else UNKNOWN
+    # A value that is infinite, or no number, is refused by a rule of its own.
+    whole = all(_is_number(value) and value - value == 0 for value in values)
+    try:
+        return prod(values) if whole else UNKNOWN
+    except OverflowError:  # a whole number of hundreds of digits, times one with a point
+        return UNKNOWN
 
 
 def _is_number(value: Any) -> bool:

@@ -153,14 +153,15 @@ def zero_with_fsdp(w: Workload) -> Iterator[Fault]:
         return
     axes, count = w.value("mesh_axes"), w.value("num_slices")
     devices = w.value("num_target_devices")
-    if axes is UNKNOWN or not whole(count, devices):
+    if not isinstance(axes, list):
         return
+    each = devices // max(count, 1) if whole(count, devices) else None
     size = 1
-    for group, there in (("ici", devices // max(count, 1)), ("dcn", count)):
-        degrees = w.value("ici_parallelism" if group == "ici" else "dcn_listed")
-        if not isinstance(degrees, list) or not whole(*degrees):
-            return
-        size *= _fsdp(axes, degrees, there)
+    # What is not known yet is at least 1, so that it takes nothing from what is said.
+    for key, there in (("ici_parallelism", each), ("dcn_listed", count if whole(count) else None)):
+        degrees = w.value(key)
+        if isinstance(degrees, list):
+            size *= _fsdp(axes, degrees, there)
     if size > 1:
         sentence = f"shard_optimizer_over_data is on, and the FSDP axes have {size} devices"
         where = w.where("shard_optimizer_over_data", "ici_fsdp_parallelism")
@@ -168,9 +169,12 @@ def zero_with_fsdp(w: Workload) -> Iterator[Fault]:
         yield Fault("shard_optimizer_over_data", sentence, where, hint)
 
 
-def _fsdp(axes: list[str], degrees: list[int], devices: int) -> int:
-    """Return the FSDP devices as MaxText resolves a -1 (configs/types.py:3660)."""
-    fixed = prod(degree for degree in degrees if degree != -1)
-    left = devices // fixed if fixed > 0 and devices > 0 and devices % fixed == 0 else 1
+def _fsdp(axes: list[str], degrees: list[Any], devices: int | None) -> int:
+    """Return the FSDP devices as MaxText resolves a -1 (configs/types.py:3660); at least those."""
+    left = 1
+    if devices is not None and whole(*degrees):
+        fixed = prod(degree for degree in degrees if degree != -1)
+        left = devices // fixed if fixed > 0 and devices > 0 and devices % fixed == 0 else 1
+    degrees = [degree if whole(degree) else 1 for degree in degrees]
     sizes = {a: left if d == -1 else d for a, d in zip(axes, degrees, strict=False)}
     return max(sizes.get("fsdp", 1), 1) * max(sizes.get("fsdp_transpose", 1), 1)

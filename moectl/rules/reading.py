@@ -77,6 +77,24 @@ UNRECOGNISED = replace(
 RULES.all[-1] = UNRECOGNISED
 
 
+def nothing_read(name: str, text: str) -> Finding:
+    """Return the finding of a file of which nothing was judged.
+
+    Args:
+        name: the file.
+        text: its content.
+    """
+    from moectl.settings.sources.detect import other_format  # noqa: PLC0415 - few files pay
+
+    sentence, hint = "it holds nothing that starts training", ""
+    if not text.strip():
+        sentence = "it is empty"
+    elif known := other_format(name, text):
+        sentence = f"it is {known}, which moectl does not read: nothing in it was judged"
+        hint = "name the script, config or manifest that it starts"
+    return UNRECOGNISED.finding(Fault("", sentence, Origin(name, name, 1, 1), hint))
+
+
 def refusals(error: MoectlError, name: str) -> Iterator[Finding]:
     """Yield a finding for every fault that an error carries.
 

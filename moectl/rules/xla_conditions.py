@@ -11,7 +11,7 @@ do. A term names one thing and compares it:
     hardware NAME OP VALUE    architecture, domain_gpus, gpus_per_node, ...
     jaxlib OP RELEASE         the release that judges
     said XLA_FLAGS has STATE  the text as a whole, see `View.text`
-    word OP TEXT              a word of the command that starts the job
+    word OP TEXT              a program the job's process runs under, or the module it is
 
 NAME may be several names joined by |: the first that is set counts. OP is one of is, not, in,
 ge, gt, le, lt, has, lacks, on, off, set, unset, indivisible (by), unseen (no file says it),
@@ -92,9 +92,18 @@ class View:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The known words of the command that starts the job, programs included."""
+        """The programs that the job's process runs under, and the module it is."""
         step = self.workload.step
-        return frozenset() if step is None else frozenset(_words(step))
+        if step is None:
+            return frozenset()
+        from moectl.settings.shell import maxtext_commands  # noqa: PLC0415 - it is there by now
+
+        started = list(maxtext_commands(step))
+        if not started:
+            return frozenset(_programs(step))
+        own = (start for start in started if start.origin == self.workload.origin)
+        start = next(own, started[0])
+        return frozenset((start.module, *start.through))
 
     @property
     def tells_variables(self) -> bool:
@@ -124,13 +133,13 @@ class View:
         return None if said is None else said.origin
 
 
-def _words(step: Step) -> Iterator[str]:
-    yield step.program
-    for word in step.words:
-        if word.known:
-            yield word.text
+def _programs(step: Step) -> Iterator[str]:
+    """Yield the programs of a command that starts something else than MaxText."""
+    from moectl.settings.shell import unwrapped  # noqa: PLC0415 - it is there by now
+
+    yield from (step.program, *step.through, *unwrapped(step.words, {}).through)
     for inner in step.inside:
-        yield from _words(inner)
+        yield from _programs(inner)
 
 
 def _flag(view: View, name: str) -> Any:
@@ -224,8 +233,7 @@ def _term(words: list[str], view: View) -> bool | None:
 def _word(operation: str, text: str, view: View) -> bool | None:
     if view.workload.step is None:
         return None
-    found = any(word.rpartition("/")[2] == text or word.endswith(text) for word in view.words)
-    return found == (operation == "is")
+    return (text in view.words) == (operation == "is")
 
 
 def _release(text: str) -> tuple[int, ...]:

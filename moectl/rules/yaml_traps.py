@@ -17,6 +17,7 @@ from moectl.facts.maxtext import Catalogue
 from moectl.facts.maxtext_key import Key, split_type
 from moectl.findings import Severity
 from moectl.rules import model_files
+from moectl.rules.maxtext_checks import finite_batch
 from moectl.rules.model_files import word_read_as_boolean
 from moectl.rules.rule import Fault, Rule, Stage, rules
 from moectl.settings.sources.belongs import MODEL_FILE
@@ -105,6 +106,9 @@ _READ: Final[tuple[tuple[str, Severity, Stage, str, str, str, str], ...]] = (
     ("SRC105", "warning", "reads", "file that is not judged to its end",
      "What stands after the place was not looked at, so that a fault can be there.",
      "split the file", "moectl"),
+    ("SRC106", "note", "silent", "script that is not UTF-8 text",
+     "A shell and sbatch take any bytes, and hand them on as they are.",
+     "save it as UTF-8 text", "bash(1); MaxText 0.2.5 configs/pyconfig.py reads UTF-8"),
 )  # fmt: skip
 assert set(get_args(Severity)) >= {row[1] for row in _READ}  # noqa: S101 - a table of ours
 RULES.all.extend(
@@ -249,9 +253,10 @@ def base_eight(w: Workload) -> Iterator[Fault]:
     stage="silent",
 )
 def infinite(w: Workload) -> Iterator[Fault]:
-    """Find e.g. `learning_rate: inf`."""
+    """Find e.g. `learning_rate: inf`; a batch size of this kind BAT101 refuses."""
+    refused = {fault.field for fault in finite_batch(w)}
     for key, value, catalogue in _written(w):
-        if not _takes_number(key) or not _INFINITE.fullmatch(value.raw):
+        if not _takes_number(key) or not _INFINITE.fullmatch(value.raw) or key.name in refused:
             continue
         if (
             catalogue.check(key.name, value.value) is None

@@ -136,7 +136,10 @@ def _judged_by_models(path: str, value: object, where: str) -> UsageError | None
 def _said(fault: Any, path: str, value: object) -> str:
     field = table().field(path)
     if fault["type"] == "string_pattern_mismatch" and field is not None:
-        return f"wanted is {field.doc[0].lower()}{field.doc[1:].rstrip('.')}"
+        # An abbreviation at the beginning, GPU or MaxText, stays as it is written.
+        plain = field.doc[1:2].islower() and field.doc.split()[0][1:].islower()
+        doc = field.doc[0].lower() + field.doc[1:] if plain else field.doc
+        return f"wanted is {doc.rstrip('.')}"
     if fault["type"] == "string_type" and isinstance(value, bool | int | float):
         return "text is wanted; put it in quotes"
     message = str(fault["msg"])

@@ -51,13 +51,35 @@ def hardware_file(path: Path) -> Hardware:
     for key in (*_COUNTS, *(k for k in _OPTIONAL[:1] if k in data)):
         if not _positive(data.get(key), whole=True):
             fault((key,), f"{key} must be a whole number above zero")
+    name, node, domain = data.get("name"), data.get("gpus_per_node"), data.get("domain_gpus")
+    if isinstance(name, str) and name.casefold() in hardware.known():
+        fault(("name",), f"{shown(name)} is a platform of the catalogue; give it a name of its own")
+    kinds = sorted({hardware.platform(one).architecture for one in hardware.names()})
+    kind = data.get("architecture")
+    if isinstance(kind, str) and kind and kind not in kinds:
+        fault(
+            ("architecture",), f"architecture cannot be {shown(kind)}; it may be {', '.join(kinds)}"
+        )
+    if _positive(node, whole=True) and _positive(domain, whole=True) and domain % node:
+        fault(
+            ("domain_gpus",),
+            f"domain_gpus {domain} must be a multiple of gpus_per_node {node}: a domain is whole "
+            "nodes",
+        )
     if not isinstance(figures, Mapping):
         fault(("figures",), "figures must hold hbm_visible_bytes, hbm_gbs, dense_tflops and so on")
     else:
         for key in _FIGURES:
-            needed = key != "host_link_gbs" or key in figures
-            if needed and not _positive(figures.get(key), whole=key == "hbm_visible_bytes"):
+            if key not in figures:
+                if key != "host_link_gbs":
+                    fault(("figures",), f"figures.{key} is missing; it must be a number above zero")
+            elif not _positive(figures.get(key), whole=key == "hbm_visible_bytes"):
                 fault(("figures", key), f"figures.{key} must be a number above zero")
+        legal = {*_FIGURES, "dense_tflops", *_catalogued()}
+        for key in set(figures) - legal:
+            close = nearest(str(key), sorted(legal))
+            hint = f"; did you mean {' or '.join(close)}?" if close else ""
+            fault(("figures", key), f"no figure of a platform is {shown(key)}{hint}")
         sound = isinstance(peaks, Mapping) and "bf16" in peaks
         if not sound or not all(
             name in _PEAKS and _positive(value) for name, value in (peaks or {}).items()
@@ -85,6 +107,11 @@ def _made(data: Mapping[str, Any]) -> Hardware:
         gres_type=data["name"],
         figures=data["figures"],
     )
+
+
+def _catalogued() -> set[str]:
+    """Return every figure that the catalogue has of any platform."""
+    return {key for name in hardware.names() for key in hardware.platform(name).figures}
 
 
 def _near(key: str) -> str:

@@ -22,6 +22,7 @@ from moectl.settings.shell.read import (
 )
 from moectl.settings.shell.source import is_template
 from moectl.settings.shell.worlds import CERTAIN, LIKELY, ShellFault, World
+from moectl.settings.shell.wrappers import unwrapped
 
 __all__ = [
     "CERTAIN",
@@ -41,4 +42,5 @@ __all__ = [
     "soften",
     "stray_directives",
     "unexported",
+    "unwrapped",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from moectl.facts.launchers import Launcher
@@ -89,12 +90,14 @@ class Starts:
     def _steps(
         self, words: Sequence[Text], environment: Environment, fed: Text | None
     ) -> tuple[Step, ...]:
-        words, environment = unwrapped(words, environment)
+        words, environment, through = unwrapped(words, environment)
         if not words or self._depth > _MAX_CHAIN:
             return ()
         self._depth += 1
         found = self._of_program(words, environment, fed)
         self._depth -= 1
+        if through:
+            found = tuple(replace(step, through=(*through, *step.through)) for step in found)
         return found
 
     def _of_program(

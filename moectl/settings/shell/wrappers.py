@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from moectl.facts.launchers import Launcher
 from moectl.facts.launchers import load as launchers
@@ -14,6 +15,20 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _MAX_WRAPPERS = 16
 
 Environment = Mapping[str, Text]
+
+
+class Unwrapped(NamedTuple):
+    """What a command starts in the end.
+
+    Attributes:
+        words: the command; none when nothing is started.
+        environment: the variables it gets.
+        through: the programs that were in front of it, outermost first.
+    """
+
+    words: tuple[Text, ...]
+    environment: Environment
+    through: tuple[str, ...]
 
 
 def program_of(words: Sequence[Text]) -> Launcher | None:
@@ -29,40 +44,40 @@ def program_of(words: Sequence[Text]) -> Launcher | None:
     return table.program("python3") if table.maxtext(module=module) else None
 
 
-def unwrapped(
-    words: Sequence[Text], environment: Environment
-) -> tuple[tuple[Text, ...], Environment]:
-    """Return the command that is started in the end, and the variables it gets.
+def unwrapped(words: Sequence[Text], environment: Environment) -> Unwrapped:
+    """Return the command that is started in the end, and what stood in front of it.
 
     An unknown word in front of a known program, such as `$PREFIX srun`, is passed over.
     Nothing is returned for a wrapper that starts nothing (`command -v srun`).
     """
     words = tuple(words)
+    through: tuple[str, ...] = ()
     for _ in range(_MAX_WRAPPERS):
         if not words:
-            return (), environment
+            return Unwrapped((), environment, through)
         launcher = program_of(words)
         if launcher is None:
             known = len(words) > 1 and launchers().program(words[1].text) is not None
             if words[0].text == MARK and known:
                 words = words[1:]
                 continue
-            return words, environment
+            return Unwrapped(words, environment, through)
         if launcher.role not in {"wrapper", "environment"}:
-            return words, environment
+            return Unwrapped(words, environment, through)
+        through = (*through, words[0].text.rpartition("/")[2])
         found = split(launcher, words[1:])
         if any(option.name in launcher.questions for option in found.options):
-            return (), environment
+            return Unwrapped((), environment, through)
         words = found.rest
         if launcher.subcommands:
             subcommand = launcher.subcommands.get(words[0].text) if words else None
             if subcommand is None:
-                return (), environment
+                return Unwrapped((), environment, through)
             words = split(subcommand, words[1:]).rest
         if launcher.role == "environment":
             words, environment = _environment(found.options, words, environment)
         words = words[launcher.operands :]
-    return (), environment
+    return Unwrapped((), environment, through)
 
 
 def started_in(subcommand: Launcher, rest: Sequence[Text]) -> tuple[Text, ...]:

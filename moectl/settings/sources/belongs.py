@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -20,6 +20,7 @@ from moectl.spec.table import table
 
 BASE_KEY: Final = "base_config"
 FACTS: Final = "maxtext_configs.yaml"
+_FORMATS: Final = "formats.yaml"
 CONFIG: Final = "MaxText config"
 MODEL_FILE: Final = "MaxText model file"
 RUN_FILE: Final = "run file"
@@ -44,6 +45,8 @@ _COMMON_SITE: Final = frozenset(
     {"name", "time", "environment", "image", "launcher", "memory", "python", "account"}
     | {"mounts", "runtime"}
 )
+_ANCHOR: Final = r"&(\S{1,80})[ \t]*"
+_ALIAS: Final = r"\*(\S{1,80})"
 _MODELS: Final = "models"
 _PLATFORM: Final = "hardware"
 _FEW: Final = 20
@@ -100,6 +103,23 @@ def belongs(text: str, path: str = "") -> str:
         found.append((profile.own, PROFILE))
     # The first of equals: a key that MaxText and a run file have is MaxText's by its value.
     return max(found, key=lambda pair: pair[0])[1] if found else UNKNOWN_KIND
+
+
+def other_format(text: str) -> str:
+    """Return which known format of another program a YAML file has, e.g. "a compose file".
+
+    Args:
+        text: its content without comments; it may be broken.
+
+    Returns:
+        Empty when it is none that is known.
+    """
+    below = {entry.key: set(entry.names) for entry in _entries(text)}
+    inside = set().union(*below.values())
+    for row in read_fact(_FORMATS)["formats"]:
+        if below.keys() >= set(row["keys"]) and inside & set(row["inside"]):
+            return str(row["name"])
+    return ""
 
 
 def _tells(entry: _Entry) -> bool:
@@ -240,6 +260,18 @@ def _is_list_of_configs(text: str) -> bool:
 
 
 def _entries(text: str) -> Iterator[_Entry]:
+    """Yield the top-level keys; an alias has the value of its anchor, as if it were written out."""
+    anchors: dict[str, _Entry] = {}
+    for entry in _as_written(text):
+        if found := re.match(_ANCHOR, entry.value):
+            entry = replace(entry, value=entry.value[found.end() :].strip("'\" "))  # noqa: PLW2901
+            anchors[found[1]] = entry
+        elif (found := re.fullmatch(_ALIAS, entry.value)) and found[1] in anchors:
+            entry = replace(anchors[found[1]], key=entry.key)  # noqa: PLW2901
+        yield entry
+
+
+def _as_written(text: str) -> Iterator[_Entry]:
     """Yield the top-level keys; of a flow mapping over the whole file, those inside it."""
     if text.startswith("{"):
         yield from _flow_entries(text[: _LINES * 40])
@@ -252,10 +284,12 @@ def _entries(text: str) -> Iterator[_Entry]:
                 yield _Entry(key, value, tuple(inside))
             key = found[2]
             rest = line[found.end() :].strip()
-            flow = rest.startswith("{")
-            value = "" if flow else rest.partition(" #")[0].strip("'\" ")
+            anchor = re.match(_ANCHOR, rest)
+            flow = rest.startswith("{", anchor.end() if anchor else 0)
+            value = rest.partition(" #")[0].strip("'\" ")
+            value = anchor[0] if flow and anchor else "" if flow else value
             inside = re.findall(_PAIR, rest) if flow else []
-        elif key and not value:
+        elif key and (not value or re.fullmatch(_ANCHOR, value)):
             inside += re.findall(_PAIR, line[:_WIDTH])
     if key:
         yield _Entry(key, value, tuple(inside))

@@ -17,6 +17,7 @@ from moectl.errors import SourceError, shown
 from moectl.facts.maxtext import Catalogue
 from moectl.findings import Finding
 from moectl.settings.sources.source import finding
+from moectl.settings.text_file import foreign_byte
 from moectl.settings.yaml_source import read_scalar
 from moectl.values import Origin, Value
 from moectl.workload import MARK, UNKNOWN, Text
@@ -166,7 +167,9 @@ class _Reader:
                     "error",
                     key,
                     f"the value {shown(text)} cannot be read: {error.sentence}.",
-                    f"quote it for YAML too: '{key}=\"...\"'",
+                    f"quote it for YAML too: '{key}=\"...\"'"
+                    if foreign_byte(text) is None
+                    else "write it as UTF-8 text",
                     origin,
                 )
                 return

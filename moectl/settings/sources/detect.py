@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from moectl.settings.sources.belongs import belongs
+from moectl.settings.sources.belongs import other_format as _format
 
 KINDS: Final = (
     "run file",
@@ -21,6 +22,8 @@ KINDS: Final = (
     "preset",
     "unknown",
 )
+TAKES_BYTES: Final = frozenset({"script", "MaxText command"})
+"""What a shell reads, which takes bytes of any encoding."""
 _SCRIPT_NAMES: Final = (".sh", ".bash", ".sbatch", ".slurm", ".batch", ".job")
 _DOCUMENTS: Final = (".md", ".markdown", ".rst", ".adoc", ".html", ".ipynb", ".tex", ".csv")
 _YAML_NAMES: Final = (".yml", ".yaml", ".json")
@@ -84,6 +87,16 @@ def detect(path: str, text: str) -> str:
     if _is_assignments(bare):
         return "variables"
     return _of_words(bare)
+
+
+def other_format(path: str, text: str) -> str:
+    """Return which known format of another program a YAML file has; empty when none is known.
+
+    Args:
+        path: its name.
+        text: its content.
+    """
+    return _format(_without_comments(text[:_SAMPLE])) if path.lower().endswith(_YAML_NAMES) else ""
 
 
 def _of_nothing(name: str) -> str:

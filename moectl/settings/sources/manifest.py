@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -117,7 +117,7 @@ def _of_trouble(trouble: Trouble, plain: Plain, path: str) -> Finding:
 
 
 def _readings(document: LooseDocument, plain: Plain, path: str) -> Iterator[Reading]:
-    data = _marked(document.data)
+    data = _marked(document.data, document.unread)
     if not isinstance(data, dict) or not data:
         return
     items = data.get("items")
@@ -156,15 +156,18 @@ def _reading(
     return Reading(Manifest(data, origins), scalars, template=plain.tool)
 
 
-def _marked(value: Any) -> Any:
-    """Return the data with `MARK` for every placeholder."""
+def _marked(value: Any, unread: Collection[Path], at: Path = ()) -> Any:
+    """Return the data with `MARK` for every placeholder, and for what cannot be read."""
     if isinstance(value, str):
         return value.replace(HOLE, MARK)
     if isinstance(value, dict):
-        return {key.replace(HOLE, MARK): _marked(inside) for key, inside in value.items()}
+        return {
+            key.replace(HOLE, MARK): _marked(inside, unread, (*at, key))
+            for key, inside in value.items()
+        }
     if isinstance(value, list):
-        return [_marked(entry) for entry in value]
-    return value
+        return [_marked(entry, unread, (*at, index)) for index, entry in enumerate(value)]
+    return MARK if value is None and at and at in unread else value
 
 
 def unread_kind(manifest: Manifest) -> Finding | None:

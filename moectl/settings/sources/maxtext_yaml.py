@@ -273,6 +273,9 @@ class _Chain:
         """Return text and path of the next file, or None and what the chain ends at."""
         origin = (base.spot or base.origin) if isinstance(base, Written) else base.origin
         name = base.value
+        if name is UNKNOWN:
+            self.unread.append("the base, which cannot be read")
+            return None, UNKNOWN
         if isinstance(name, str) and "${" in name:
             self.unread.append(name)
             return None, UNKNOWN
@@ -352,7 +355,8 @@ def _holds_hole(value: Any) -> bool:
 
 def _written(document: LooseDocument, path: str, at: tuple[str | int, ...], value: Any) -> Written:
     scalar = document.scalars.get(at)
-    value = UNKNOWN if _holds_hole(value) else value
+    # What cannot be read has its own finding, and is no value that could be wrong besides.
+    value = UNKNOWN if at in document.unread or _holds_hole(value) else value
     origin = Origin(LAYER, path, *_pair(document.places.get(at)))
     if scalar is None:
         return Written(value, origin)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 from moectl.errors import SourceError, shown
 from moectl.findings import Finding
 from moectl.settings.sources.belongs import UNKNOWN_KIND
-from moectl.settings.sources.detect import detect
+from moectl.settings.sources.detect import TAKES_BYTES, detect
 from moectl.settings.sources.source import Open, Part, Source, finding, split_flags
-from moectl.settings.text_file import MAX_BYTES
+from moectl.settings.text_file import MAX_BYTES, foreign_byte
 from moectl.values import Origin, Value
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ def read_source(
         return Source(name, kind or "unknown", (), (broken,))
     kind = kind or detect(name, text)
     findings: list[Finding] = []
+    if kind in TAKES_BYTES and (at := foreign_byte(text)) is not None:
+        findings.append(_other_encoding(name, kind, text, at))
     if "\r" in text:
         text = _unix(name, kind, text, findings)
     reader = _READERS.get(kind)
@@ -98,6 +100,20 @@ def _broken(name: str, text: str) -> Finding | None:
         return None
     origin = Origin("file", name, text.count("\n", 0, at) + 1 if at else 1, None)
     return finding("SRC101", "error", "file", sentence, "give a text file", origin)
+
+
+def _other_encoding(name: str, kind: str, text: str, at: int) -> Finding:
+    """Return the note on a script that is not UTF-8."""
+    line = text.count("\n", 0, at) + 1
+    return finding(
+        "SRC106",
+        "note",
+        "encoding",
+        "from here on it is not UTF-8 text: a shell takes the bytes as they are, and MaxText "
+        "reads its configs as UTF-8 only.",
+        "save it as UTF-8 text",
+        Origin(kind, name, line, at - text.rfind("\n", 0, at)),
+    )
 
 
 def _unix(name: str, kind: str, text: str, findings: list[Finding]) -> str:

@@ -49,13 +49,23 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class LooseDocument:
-    """One YAML document of any shape, read as far as it can be."""
+    """One YAML document of any shape, read as far as it can be.
+
+    Attributes:
+        data: what it says; None stands for what cannot be read.
+        line: the line it begins in, from 1.
+        places: where the values stand, by their paths.
+        scalars: the scalars as they stand in the file, by their paths.
+        merges: where `<<` stands.
+        unread: the paths of what cannot be read, of a value inside another as well as of it.
+    """
 
     data: Any
     line: int
     places: dict[tuple[str | int, ...], Place]
     scalars: dict[tuple[str | int, ...], Scalar]
     merges: tuple[Place, ...] = ()
+    unread: frozenset[tuple[str | int, ...]] = frozenset()
 
 
 def read_documents(text: str, path: str) -> tuple[list[LooseDocument], list[Trouble]]:
@@ -79,7 +89,14 @@ def read_documents(text: str, path: str) -> tuple[list[LooseDocument], list[Trou
                 continue
             line = node.start_mark.line + 1
             documents.append(
-                LooseDocument(data, line, reader.places, reader.scalars, tuple(reader.merges))
+                LooseDocument(
+                    data,
+                    line,
+                    reader.places,
+                    reader.scalars,
+                    tuple(reader.merges),
+                    frozenset(reader.unread),
+                )
             )
     except SourceError as error:
         kind = "tab" if error.sentence == TAB else "syntax"
@@ -95,6 +112,7 @@ class _LooseReader(Reader):
         self.troubles = troubles
         self.scalars: dict[tuple[str | int, ...], Scalar] = {}
         self.merges: list[Place] = []
+        self.unread: set[tuple[str | int, ...]] = set()
 
     def construct(self, node: Node, at: tuple[str | int, ...]) -> Any:
         mark = node.start_mark
@@ -106,6 +124,7 @@ class _LooseReader(Reader):
         except SourceError as error:
             if self.count > MAX_NODES:
                 raise
+            self.unread.update(at[:end] for end in range(len(at) + 1))
             if len(self.troubles) >= MAX_TROUBLES:
                 return None
             column = mark.column + 1 if error.line == mark.line + 1 else None
