@@ -284,3 +284,18 @@ def test_other_releases_than_the_image_s_are_told(compiler: Compiler) -> None:
         if image.jaxlib == "0.12.0.1"
         else [f"jaxlib 0.12.0.1 compiled it, and the image is checked against {image.jaxlib}"]
     )
+
+
+def test_two_models_that_are_too_flat_withhold_the_verdict(compiler: Compiler) -> None:
+    compiler(lambda _: 20 * GIB)
+    proof = prove("deepseek2-16b", wish(8, "h200"), layers=2)
+    assert (proof.verdict, proof.fits) == ("withheld", None)
+    assert any("the peak is elsewhere" in note for note in proof.notes)
+
+
+def test_a_depth_beyond_the_model_is_told_before_all_of_it_is_compiled(compiler: Compiler) -> None:
+    compiler(lambda _: 20 * GIB)
+    said: list[str] = []
+    proof = prove("deepseek2-16b", wish(8, "h200"), layers=99, say=said.append)
+    assert any("all of it is compiled" in one for one in said)
+    assert proof.verdict == "fits"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moectl.actions.prove_depth import Depths, Rows, depths, figures, rows
+from moectl.actions.prove_depth import Depths, Rows, depths, figures, flat, rows
 from moectl.errors import ValueUsageError
 from moectl.facts.yaml_facts import read
 
@@ -63,3 +63,16 @@ def test_collectives_of_a_layer_are_extrapolated_and_stay_unsure() -> None:
 
 def test_the_answer_says_what_it_rests_on() -> None:
     assert Depths("k", 5, 7, 61).sentence.startswith("extrapolated from 5 and 7 decoder layers")
+
+
+def test_one_layer_is_refused_with_the_reason() -> None:
+    with pytest.raises(ValueUsageError, match="peak lies outside the layers"):
+        depths(WHOLE, 1, FACTS)
+
+
+@pytest.mark.parametrize(("host", "told"), [(0, True), (5, False)])
+def test_a_peak_that_grows_less_than_a_layer_holds_is_too_flat(host: int, told: bool) -> None:
+    at = Depths("k", 5, 7, 61)
+    low, high = {"argument_size": 0}, {"argument_size": 20, "host_temp_size": host}
+    assert bool(flat(at, low, high, (100, 122), 2.0)) is told
+    assert not flat(at, low, high, (100, 124), 2.0)

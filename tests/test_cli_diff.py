@@ -78,3 +78,24 @@ def test_hostile_values_are_shown_printable(capsys: pytest.CaptureFixture[str]) 
     main(["diff", "a.yaml", "b.yaml"])
     captured = capsys.readouterr()
     assert "\x1b" not in captured.out + captured.err
+
+
+def test_a_bundle_whose_files_were_edited_or_deleted_is_not_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("a", "b"):
+        assert main(["render", "gpt-oss-20b", "--gpus", "64", "--output", name]) == 0
+    capsys.readouterr()
+    assert main(["diff", "a", "b"]) == 0
+    Path("b/config.yml").write_text("steps: 1\n")
+    Path("b/rank.sh").unlink()
+    assert main(["diff", "a", "b"]) == 1
+    found = changes("a", "b", capsys=_emptied(capsys))
+    assert found["files/rank.sh"]["right"] == "missing"
+    assert found["files/config.yml"]["right"].startswith("other than its lock renders")
+    assert set(found) == {"files/rank.sh", "files/config.yml"}
+
+
+def _emptied(capsys: pytest.CaptureFixture[str]) -> pytest.CaptureFixture[str]:
+    capsys.readouterr()
+    return capsys

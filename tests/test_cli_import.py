@@ -127,9 +127,9 @@ spec:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("echo hello\n", "start no MaxText run"),
+        ("echo hello\n", "starts no MaxText run"),
         (SCRIPT + SCRIPT.split("export XLA_FLAGS\n", 1)[1], "2 runs are started"),
-        ("", "start no MaxText run"),
+        ("", "starts no MaxText run"),
     ],
 )
 def test_what_starts_no_run_or_several_is_refused(
@@ -167,3 +167,34 @@ def test_names_and_values_of_strangers_stay_text(capsys: pytest.CaptureFixture[s
     assert job.name == "ds-1"
     assert job.environment["TAG"].value == "$(touch owned); `id`: #x"
     assert not Path("owned").exists()
+
+
+def test_maxtext_s_own_default_of_the_hardware_is_not_added(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("old.sbatch").write_text(
+        SCRIPT.replace(" hardware=gpu_multiprocess", "").replace("run_name=ds-1", "run_name='d s'")
+    )
+    words = ["old.sbatch", "--hardware", "gb200-nvl72", "--gpus", "17", "--output", "run.yaml"]
+    found = imported(*words, capsys=capsys)
+    assert "hardware" not in found["added"]
+    assert "tpu" not in found["run_file"]
+    assert "run_name" in {one["what"] for one in found["unplaced"]}
+    assert any("--gpus 17 does not" in note for note in found["notes"])
+    assert not [one for one in plan("run.yaml", Wishes()).findings if one.code == "RUN101"]
+
+
+def test_what_the_rules_refuse_is_no_run_as_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("old.sbatch").write_text(SCRIPT.replace("hardware=gpu_multiprocess", "hardware=tpu"))
+    assert main(["import", "old.sbatch", "--hardware", "gb200-nvl72"]) == 1
+    assert "it would be refused: RUN101" in capsys.readouterr().err
+
+
+def test_a_launcher_and_the_script_it_starts_are_one_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["render", "gpt-oss-20b", "--gpus", "8", "--output", "b"]) == 0
+    capsys.readouterr()
+    files = ["b/launch.sbatch", "b/config.yml", "b/rank.sh"]
+    main(["import", *files, "--gpus", "8", "--hardware", "gb200-nvl72"])
+    assert "runs are started" not in capsys.readouterr().err

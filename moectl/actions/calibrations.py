@@ -1,4 +1,4 @@
-"""Efficiencies that were measured, kept by platform and image beside the records of runs."""
+"""Efficiencies that were measured, kept by platform and image among the records of runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moectl.job import Job
 from moectl.launch.store import Store
 
 FORMAT = 1
-_FOLDER = "calibrations"
+_FOLDER = ".calibrations"  # hidden, so that it is not taken for a run
 _LARGEST = 1 << 16
 
 
@@ -37,4 +37,4 @@ def known(job: Job, store: Store | None = None) -> Mapping[str, float] | None:
 def file_of(store: Store, job: Job) -> Path:
     """Return where the efficiencies of a job's platform and image are kept."""
     image = re.sub(r"[^A-Za-z0-9.-]+", "_", job.container.image.reference)[-120:]
-    return store.root.parent / _FOLDER / f"{job.hardware.name}--{image}.json"
+    return store.root / _FOLDER / f"{job.hardware.name}--{image}.json"

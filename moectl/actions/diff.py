@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moectl.actions.plan import Wishes, plan
-from moectl.errors import UnknownNameError
+from moectl.actions.render import render
+from moectl.actions.reproduction import edited
+from moectl.errors import FindingsError, UnknownNameError
 from moectl.estimate.memory import GIB, Estimate, estimate
 from moectl.job import Job
 from moectl.launch.store import Store
 from moectl.render.variables import FLAGS, environment
+from moectl.settings.files import preset_names
 from moectl.values import Value
 
 
@@ -30,7 +34,7 @@ class Change:
     """One thing that differs.
 
     Attributes:
-        section: what it is part of: job, MaxText, XLA flags, environment or cluster.
+        section: what it is part of: job, MaxText, XLA flags, environment, cluster or files.
         name: its name there.
         left: its value in the first job; `ABSENT` where it has none.
         right: likewise in the second.
@@ -70,7 +74,8 @@ def diff(left: str, right: str) -> Difference:
         MoectlError: one of them cannot be read, or makes no job.
     """
     jobs = [_job(said) for said in (left, right)]
-    return Difference(left, right, tuple(compared(*jobs)))
+    files = _changes("files", *(_files(one) for one in (left, right)))
+    return Difference(left, right, (*compared(*jobs), *files))
 
 
 def compared(left: Job, right: Job) -> Iterator[Change]:
@@ -87,13 +92,44 @@ def _job(said: str) -> Job:
     try:
         return plan(said, Wishes())
     except UnknownNameError as unknown:
-        if Path(said).exists():
-            raise
-        try:
-            bundle = Store().find(said).bundle
-        except UnknownNameError:
+        if (bundle := _bundle(said)) is None:
             raise unknown from None
-        return plan(bundle, Wishes())
+        return plan(str(bundle), Wishes())
+
+
+def _bundle(said: str) -> Path | None:
+    """Return the folder of a bundle or of a run's; None where it is neither."""
+    if Path(said).exists():
+        return Path(said) if Path(said).is_dir() else None
+    try:
+        return Path(Store().find(said).bundle)
+    except UnknownNameError:
+        return None
+
+
+def _files(said: str) -> dict[str, str]:
+    """Return the files of a bundle that are not what its lock renders, with what they are.
+
+    The lock says what the job is; the files are what runs. Where rules of today refuse the lock,
+    there is nothing to compare with, which `moectl verify` says.
+    """
+    folder = None if said in preset_names() else _bundle(said)
+    if folder is None:
+        return {}
+    try:
+        differ = edited(folder, render(str(folder), Wishes()))
+    except FindingsError:
+        return {}
+    return {name: _state(folder / name) for name in differ}
+
+
+def _state(path: Path) -> str:
+    """Return what became of a file, told apart by its content."""
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    except OSError:
+        return "missing"
+    return f"other than its lock renders ({digest})"
 
 
 def _meaning(job: Job) -> dict[str, Any]:

@@ -26,8 +26,9 @@ from moectl.workload import Workload
 
 _ROUNDS = 4
 _NAME = "run_name"  # which is the run's name, however it was written
-# Names and places that a run of moectl has of its own, unless the files say them.
-_OWN = frozenset({"run_name", "base_output_directory", "jax_cache_dir"})
+# What a run of moectl has of its own, unless the files say it: names and places, and the hardware,
+# as MaxText's own default is a TPU, and moectl starts processes on GPUs.
+_OWN = frozenset({"run_name", "base_output_directory", "jax_cache_dir", "hardware"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,14 @@ def import_files(paths: Sequence[str], given: Given) -> Imported:
         for key in fresh:
             found.settings |= placed(key, w.effective[key], catalogue)
         added += fresh
+    refused = sorted({one.code for one in job.findings if one.stops}) if job is not None else []
+    if refused:
+        fault = f"it would be refused: {', '.join(refused)}"
+    if given.gpus is not None and w.devices != given.gpus:
+        notes = (
+            *notes,
+            f"the files say {w.devices} GPUs, which counts; --gpus {given.gpus} does not",
+        )
     return Imported(
         text=_text(found, paths),
         understood=found,

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moectl.actions.plan import Wishes
-from moectl.actions.prove_depth import Depths, depths, figures
+from moectl.actions.prove_depth import Depths, depths, figures, flat
 from moectl.actions.prove_depth import rows as rows_at
 from moectl.actions.prove_rules import CHANGED, EXCEEDS, EXCEEDS_POOL, REFUSED
 from moectl.actions.render import Rendered, render
 from moectl.environments import ensure, recipes
 from moectl.errors import BackendError, ValueUsageError
+from moectl.estimate.activations import COMPUTE_BYTES, sizes_of
 from moectl.estimate.memory import pool
 from moectl.evidence import prove_cache
 from moectl.evidence.hlo_collectives import tally
@@ -63,6 +64,7 @@ class Proof:
         hbm: visible bytes of the GPU, or None where they are not known.
         pool: bytes of XLA's pool at the job's memory fraction, or None.
         cached: whether it was known already.
+        too_flat: why the peak is higher than what two shallow models tell; empty when it is not.
         findings: what was found.
         notes: what the person should know.
     """
@@ -80,30 +82,37 @@ class Proof:
     hbm: int | None
     pool: int | None
     cached: bool
+    too_flat: str = ""
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def peak(self) -> int:
         """Return the bytes at the worst moment, arguments included."""
-        return self.memory["peak_memory"] or self.total
+        return _peak(self.memory)
 
     @property
     def total(self) -> int:
         """Return what is allocated: arguments, outputs that reuse none of them, temporaries."""
-        outputs = self.memory["output_size"] - self.memory["alias_size"]
-        return self.memory["argument_size"] + outputs + self.memory["temp_size"]
+        return _total(self.memory)
 
     @property
     def fits(self) -> bool | None:
         """Whether the peak is within the GPU's memory; None where that is not known."""
-        return None if self.hbm is None else self.peak <= self.hbm
+        within = None if self.hbm is None else self.peak <= self.hbm
+        return None if within and self.too_flat else within
 
     @property
     def verdict(self) -> str:
-        """Return "fits", "exceeds", "information" (Transformer Engine path) or "unknown"."""
+        """Return "fits", "exceeds", "unknown", "information" or "withheld".
+
+        Information is of the Transformer Engine path; it is withheld where two shallow models
+        do not tell it.
+        """
         if self.stood_in:
             return "information"
+        if self.too_flat and self.hbm is not None and self.fits is None:
+            return "withheld"
         return {True: "fits", False: "exceeds", None: "unknown"}[self.fits]
 
 
@@ -182,16 +191,25 @@ def prove(
         facts["seconds"] if seconds is None else seconds,
         say or (lambda _: None),
     )
+    shallow = ""
+    if layers is not None and at is None:
+        shallow = (
+            f"two models of {layers} and {2 * layers} layers are no shallower than the model's "
+            f"{job.effective.get(facts['depth']['key'])}, so all of it is compiled"
+        )
+        work.say(shallow)
+        work.notes.append(shallow)
+    too_flat = ""
     found, flags, cached = work.compiled({at.key: at.high, _OVERRIDE: True} if at else {})
     memory, spaces, rows = found.memory, found.spaces, tally(found.collectives)
     if at:
         low, _, low_cached = work.compiled({at.key: at.low, _OVERRIDE: True})
         cached = cached and low_cached
+        peaks = _peak(low.memory), _peak(memory)
+        too_flat = flat(at, low.memory, memory, peaks, _kept(job))
         memory, spaces = figures(at, low.memory, memory), figures(at, low.spaces, spaces)
         rows = rows_at(at, tally(low.collectives), rows)
-        work.notes.append(at.sentence)
-    elif layers is not None:
-        work.notes.append("the model is no deeper than the two depths, so all of it was compiled")
+        work.notes += [at.sentence, *([too_flat] if too_flat else [])]
     work.notes += _releases(job, found)
     kernel = str(job.effective.get("attention", ""))
     proof = Proof(
@@ -208,6 +226,7 @@ def prove(
         hbm=job.hardware.figures.get("hbm_visible_bytes"),
         pool=_pool(job),
         cached=cached,
+        too_flat=too_flat,
         notes=tuple(work.notes),
     )
     return replace(proof, findings=tuple(_findings(proof)))
@@ -251,6 +270,21 @@ def request_of(
         xla_flags=xla_flags_text(job),
         packages=facts["packages"],
     )
+
+
+def _peak(memory: Mapping[str, int]) -> int:
+    return memory["peak_memory"] or _total(memory)
+
+
+def _total(memory: Mapping[str, int]) -> int:
+    outputs = memory["output_size"] - memory["alias_size"]
+    return memory["argument_size"] + outputs + memory["temp_size"]
+
+
+def _kept(job: Job) -> float:
+    """Return the least bytes of a device that a layer keeps: its input, cut over all devices."""
+    sizes = sizes_of(job.effective, {})
+    return 0.0 if sizes is None else sizes.tokens * sizes.emb * COMPUTE_BYTES
 
 
 def _with(words: tuple[str, ...], keys: Mapping[str, Any]) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ def as_dict(proof: Proof) -> dict[str, Any]:
         "largest_buffers": [dict(one) for one in proof.compiled.buffers],
         "fits": proof.fits,
         "verdict": proof.verdict,
+        "too_flat": proof.too_flat,
         "collectives": [
             {"kind": kind, "reach": reach, **row} for (kind, reach), row in proof.rows.items()
         ],

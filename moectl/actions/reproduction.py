@@ -129,13 +129,18 @@ def _facts(lock: Any, rendered: Rendered) -> Iterator[Check]:
 
 def _files(folder: Path, rendered: Rendered) -> Iterator[Check]:
     """Yield every file that its lock would render to other bytes."""
-    differ = [name for name, text in rendered.files.items() if not _holds(folder / name, text)]
+    differ = edited(folder, rendered)
     for name in differ:
         there = (folder / name).exists()
         told = "its lock renders other bytes now" if there else "it is not there"
         yield Check(name, "drifted", f"{told}; `moectl render {folder} --force` makes it anew")
     same = len(rendered.files) - len(differ)
     yield Check("files", "same", f"{same} of {len(rendered.files)} are what the lock renders")
+
+
+def edited(folder: Path, rendered: Rendered) -> list[str]:
+    """Return the files of a bundle that hold other bytes than its lock renders, or are gone."""
+    return [name for name, text in rendered.files.items() if not _holds(folder / name, text)]
 
 
 def _holds(path: Path, text: str) -> bool:

@@ -18,7 +18,7 @@ from moectl.launch.whole_file import write
 
 FORMAT = 1
 FILE = "climb.json"
-CLIMBS = "climbs"
+CLIMBS = ".climbs"  # hidden, so that it is not taken for a run
 _LARGEST = 1 << 20
 
 
@@ -69,8 +69,8 @@ class Climb:
 
 
 def root(runs: Path) -> Path:
-    """Return the folder of climbs beside the folder of run records."""
-    return runs.parent / CLIMBS
+    """Return the folder of climbs in the folder of run records."""
+    return runs / CLIMBS
 
 
 def bundle_of(folder: Path, rung: Rung) -> Path:

@@ -64,7 +64,7 @@ def _say(found: Imported, output: str | None) -> None:
     ]
     lines += list(found.notes)
     if found.fault:
-        lines.append(f"it makes no job yet: {found.fault}")
+        lines.append(f"no run as it stands: {found.fault}")
     elif not found.differences:
         lines.append("proof: rendered, it has every value that the files have")
     if output is not None:

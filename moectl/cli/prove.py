@@ -110,6 +110,7 @@ def _say_memory(proof: Proof) -> None:
         "fits": "it fits",
         "exceeds": "it does not fit",
         "unknown": "the memory of this GPU is not known here, so nothing is compared",
+        "withheld": "no verdict: two models that shallow do not tell the peak of the whole",
         "information": "information, no verdict: this run is on the Transformer Engine path, and "
         "MaxText's own MoE path stood in for it",
     }

@@ -25,7 +25,7 @@ def prove_commands(
                 *job_options,
                 Option(
                     "--layers",
-                    "Compile models of N and 2N layers and extrapolate.",
+                    "Compile models of N (2 or more) and 2N layers and extrapolate.",
                     metavar="N",
                 ),
                 Option("--fresh", "Compile again what is known already.", kind="flag"),

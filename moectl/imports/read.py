@@ -51,6 +51,9 @@ def read(files: Sequence[Old], basis: Basis) -> tuple[Workload, tuple[str, ...]]
             told += [f"{file.name}: {note}" for note in notes]
             found.append(made)
     runs = [one for one in found if one.is_maxtext and one.kind != _CONFIG]
+    # A launcher and the script it starts tell of the same run; the launcher tells more.
+    runs.sort(key=lambda one: one.batch is None)
+    runs = list({(one.origin.file, one.origin.line): one for one in reversed(runs)}.values())[::-1]
     configs = [one for one in found if one.kind == _CONFIG]
     rest = [one for one in found if not one.is_maxtext and one.kind != _CONFIG]
     if len(runs) > 1:
@@ -60,8 +63,9 @@ def read(files: Sequence[Old], basis: Basis) -> tuple[Workload, tuple[str, ...]]
             "starts one of them"
         )
     if not runs and not configs:
+        verb = "starts" if len(files) == 1 else "start"
         raise UsageError(
-            f"{' and '.join(shown(file.name) for file in files)} start no MaxText run that could "
+            f"{' and '.join(shown(file.name) for file in files)} {verb} no MaxText run that could "
             "be taken over"
         )
     base = runs[0] if runs else _merged(configs[0], configs[1:])

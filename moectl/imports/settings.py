@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from moectl.errors import UnknownNameError
+from moectl.errors import UnknownNameError, shown
 from moectl.facts import environment as variables
 from moectl.facts import maxtext
 from moectl.facts.maxtext import Catalogue
@@ -116,6 +116,10 @@ def _keys(w: Workload, catalogue: Catalogue, found: Understood) -> None:
         if key == _NAME and isinstance(value, str) and _RUN.fullmatch(value):
             found.settings["name"] = value
             found.keys += 1
+            continue
+        if key == _NAME and isinstance(value, str):
+            why = f"no name of a run is {shown(value)}; letters, digits, dots, _ and - make one"
+            found.unplaced.append(Unplaced(key, why, said.origin))
             continue
         if value is UNKNOWN or said.value is UNKNOWN:
             why = "its value is only known when the file runs"

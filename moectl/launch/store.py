@@ -182,7 +182,12 @@ class Store:
         bare: list[Path] = []
         try:
             with os.scandir(self.root) as entries:
-                folders = sorted(entry.path for entry in entries if _is_folder(entry))
+                # Hidden folders hold what belongs to no run: calibrations, climbs.
+                folders = sorted(
+                    entry.path
+                    for entry in entries
+                    if not entry.name.startswith(".") and _is_folder(entry)
+                )
         except FileNotFoundError:
             return Listing(())
         except OSError as error:

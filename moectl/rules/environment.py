@@ -244,7 +244,7 @@ def secret(w: Workload) -> Iterator[Fault]:
         if told and not any(word in value for word in _PLACEHOLDERS):
             message = f"{name} holds a secret of {len(value)} characters in plain text"
             # What moectl renders would carry it into the script and the lock.
-            own = "error" if w.kind == "run file" else None
+            own: Severity | None = "error" if w.kind == "run file" else None
             yield Fault(name, message, text.origin, severity=own, hides=True)
 
 
