@@ -9,11 +9,13 @@ from typing import Any
 
 from moectl.actions.calibrations import known
 from moectl.actions.plan import Wishes, find, plan
-from moectl.errors import UnknownNameError, UsageError, ValueUsageError
+from moectl.errors import MoectlError, UnknownNameError, UsageError, ValueUsageError
 from moectl.estimate import flops
 from moectl.estimate.architecture import Architecture, of_published
 from moectl.estimate.assessment import (
+    LIKELY,
     NEVER,
+    SURE,
     Assessment,
     Prepared,
     Request,
@@ -21,10 +23,12 @@ from moectl.estimate.assessment import (
     cost,
     gpu_hours,
     gpus_that_hold,
+    least,
     prepare,
 )
 from moectl.facts import hardware, maxtext
 from moectl.facts.yaml_facts import read
+from moectl.findings import Finding
 from moectl.job import Job
 from moectl.settings.files import Preset
 from moectl.values import Hardware
@@ -44,6 +48,10 @@ _USUAL: Mapping[str, Any] = {
     "ragged_buffer_factor": 2.0,
 }
 _RELEASE = "0.2.5"
+_GIB = 1 << 30
+# Slices go to FSDP instead of replicas of the data, where moectl's own mesh has those.
+_ALL_FSDP = ("dcn_data_parallelism=1", "dcn_fsdp_parallelism=-1")
+_TRIES = 4  # doublings of the GPUs that arithmetic says hold it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,8 @@ class Answer:
             micro-steps.
         budget: of `--tokens`.
         holds: GPUs that the model takes at one sequence a GPU, where it does not fit.
-        errors: codes of error findings of the job.
+        holds_with: what to `--set` there beside the batch; empty for the mesh moectl chooses.
+        errors: error findings of the job.
         notes: what the person should know.
     """
 
@@ -85,8 +94,9 @@ class Answer:
     accumulation: int
     budget: Budget | None
     holds: int | None
-    errors: tuple[str, ...]
+    errors: tuple[Finding, ...]
     notes: tuple[str, ...]
+    holds_with: tuple[str, ...] = ()
 
 
 def estimate(
@@ -120,7 +130,7 @@ def estimate(
         answer = _published(target, found, wishes)
     else:
         job = _planned(target, wishes)
-        answer = _of_job(target, job, calibration or known(job))
+        answer = _of_job(target, wishes, job, calibration or known(job))
     time = answer.assessment.time
     if amount is None:
         return answer
@@ -190,7 +200,9 @@ def request_of(job: Job, calibration: Mapping[str, float] | None = None) -> Requ
     )
 
 
-def _of_job(target: str, job: Job, calibration: Mapping[str, float] | None) -> Answer:
+def _of_job(
+    target: str, wishes: Wishes, job: Job, calibration: Mapping[str, float] | None
+) -> Answer:
     release = maxtext.load(job.container.image.maxtext).release
     values = dict(job.effective)
     prepared = prepare(values, release)
@@ -206,8 +218,11 @@ def _of_job(target: str, job: Job, calibration: Mapping[str, float] | None) -> A
         notes.append("FLOPs are not estimated: this decoder is counted by other formulas")
     elif found.time is None:
         notes.append(f"{request.hardware.name} has no published peaks, so no time is estimated")
-    if found.verdict == NEVER and found.memory is not None and found.memory.measured is False:
-        notes.append("weights, moments and gradients alone do not fit")
+    holds: int | None = None
+    holds_with: tuple[str, ...] = ()
+    if found.verdict == NEVER:
+        notes.append(_why_not(found))
+        holds, holds_with = _held(target, wishes, job, prepared, request)
     return Answer(
         target=target,
         assessment=found,
@@ -216,10 +231,66 @@ def _of_job(target: str, job: Job, calibration: Mapping[str, float] | None) -> A
         sequence=job.batch.sequence_length,
         accumulation=job.batch.accumulation,
         budget=None,
-        holds=gpus_that_hold(prepared, values, request) if found.verdict == NEVER else None,
-        errors=tuple(f.code for f in job.findings if f.stops),
+        holds=holds,
+        errors=tuple(f for f in job.findings if f.stops),
         notes=tuple(notes),
+        holds_with=holds_with,
     )
+
+
+def _why_not(found: Assessment) -> str:
+    """Say what of a step does not fit: the part of it for which the verdict was given."""
+    memory, room = found.memory, found.room
+    assert memory is not None  # noqa: S101 - it has a verdict
+    assert room is not None  # noqa: S101 - it has a verdict
+    if memory.measured:
+        what = "the middle of the range"
+    elif memory.compiled:
+        what = "even the low end of the range"
+    else:
+        held = [] if memory.weights_host else ["weights"]
+        held += [] if memory.moments_host or not memory.moments else ["moments"]
+        what = f"{' and '.join([', '.join([*held]), 'gradients'] if held else ['gradients'])} alone"
+    size, pool = least(memory) / _GIB, room.pool / _GIB
+    return f"{what} takes {size:.1f} GiB, and XLA's pool has {pool:.1f} GiB".replace(
+        "alone takes", "alone take"
+    )
+
+
+def _held(
+    target: str, wishes: Wishes, job: Job, prepared: Prepared, request: Request
+) -> tuple[int | None, tuple[str, ...]]:
+    """Return the GPUs that hold a model at one sequence a GPU, and what to set there.
+
+    A number is given only where the same run, planned on that many GPUs, is said to fit or
+    should fit: on the mesh that moectl chooses, else with FSDP over all slices.
+    """
+    ici, dcn = dict(request.ici), dict(request.dcn)
+    replicas = ici.pop("data", 1) * dcn.pop("data", 1)
+    folded = replace(request, ici={**ici, "fsdp": ici.get("fsdp", 1) * replicas}, dcn=dcn)
+    start = gpus_that_hold(prepared, dict(job.effective), folded)
+    if start is None:
+        return None, ()
+    known_faults = {finding.code for finding in job.findings if finding.stops}
+    for sets in ((), _ALL_FSDP):
+        for gpus in (start << power for power in range(_TRIES)):
+            asked = replace(
+                wishes,
+                options={k: v for k, v in wishes.options.items() if not k.startswith("batch.")}
+                | {"gpus": (gpus, "--gpus")},
+                sets=(*wishes.sets, "per_device_batch_size=1", *sets),
+            )
+            try:
+                other = plan(target, asked)
+            except MoectlError:  # no such mesh, or the person has said another
+                continue
+            values = dict(other.effective)
+            release = maxtext.load(other.container.image.maxtext).release
+            found = assess(prepare(values, release), values, request_of(other))
+            faults = {finding.code for finding in other.findings if finding.stops}
+            if other.gpus == gpus and found.verdict in {SURE, LIKELY} and faults <= known_faults:
+                return gpus, sets
+    return None, ()
 
 
 def _published(target: str, found: Preset, wishes: Wishes) -> Answer:

@@ -19,7 +19,7 @@ def run(
     format: str,  # noqa: A002 - the option's name
     **values: Any,
 ) -> int:
-    """Print what a run takes; 1 when it does not fit, or a verification finds a difference."""
+    """Print what a run takes; 1 for what does not fit or what rules refuse, or a difference."""
     import sys  # noqa: PLC0415
 
     answer = estimate(target, wishes(values), tokens=tokens, price=price)
@@ -35,4 +35,5 @@ def run(
         sys.stdout.write(text(answer, explain=explain))
         if check is not None:
             sys.stdout.write(check.text())
-    return 1 if answer.assessment.fits is False or (check and not check.agrees) else 0
+    stops = answer.assessment.fits is False or answer.errors
+    return 1 if stops or (check and not check.agrees) else 0

@@ -9,8 +9,12 @@ from math import prod
 from typing import Any
 
 from moectl.facts.yaml_facts import read
+from moectl.sharding import ITEM_BYTES
 
-COMPUTE_BYTES = 2  # activations are kept, and weights gathered, in bfloat16
+COMPUTE_BYTES = 2  # of bfloat16, in which runs were measured and layouts count gathered weights
+_CUSTOM = "custom"
+_INPUT = "decoder_layer_input"
+_PLACES = frozenset({"device", "offload"})
 _LOGIT_BYTES = 4
 
 
@@ -90,26 +94,22 @@ def dropping(values: Mapping[str, Any]) -> bool:
 def activations(values: Mapping[str, Any], sizes: Sizes) -> tuple[int, int, str]:
     """Return bytes of activations kept on the GPU, kept on the host, and the spread's row."""
     facts = read("memory.yaml")
-    policy = values.get("remat_policy")
-    kind = facts["policies"].get(policy, "unknown")
     untagged = set(facts["untagged_with"]) if values.get("te_moe_block") is True else set()
     # One tensor has one of the two names.
     untagged |= set(facts["fused" if values.get("fused_mlp") is not True else "split"])
+    untagged |= {name for name, key in facts["switched"].items() if values.get(key) is not True}
+    each = sizes.tokens * compute_bytes(values)
     per_tensor = {
-        name: int(sizes.tokens * _elements(text, sizes) * COMPUTE_BYTES)
+        name: int(each * _elements(text, sizes))
         for name, text in facts["tensors"].items()
         if name not in untagged
     }
-    kept = offloaded = 0
-    if kind == "all":
-        kept = sum(per_tensor[n] for n in per_tensor if n not in {"qkv_proj", "moe_mlpwi", "mlpwi"})
-    elif kind == "custom":
-        places = {name: values.get(name, "remat") for name in per_tensor}
-        kept = sum(per_tensor[name] for name, place in places.items() if place == "device")
-        offloaded = sum(per_tensor[name] for name, place in places.items() if place == "offload")
-    else:
-        kept = per_tensor["decoder_layer_input"]
-    basis = {"input": "full", "all": "minimal", "custom": "custom"}.get(kind, "unknown")
+    places = places_of(values)
+    if values.get("remat_policy") != _CUSTOM:
+        places[_INPUT] = "device"
+    kept = sum(size for name, size in per_tensor.items() if places.get(name) == "device")
+    offloaded = sum(size for name, size in per_tensor.items() if places.get(name) == "offload")
+    basis = _row(values).get("spread", "custom")
     if sizes.names["slots"] and not dropping(values) and not values.get("te_moe_block"):
         basis = "native"
     elif sizes.names["slots"] and values.get("sparse_matmul") is not False:
@@ -118,7 +118,33 @@ def activations(values: Mapping[str, Any], sizes: Sizes) -> tuple[int, int, str]
         basis = "unknown"
     elif basis == "full" and values.get("quantization"):
         basis = "quantized"
+    if compute_bytes(values) != COMPUTE_BYTES:
+        basis = "unknown"  # what was measured and compiled was in 16 bits
     return kept, offloaded, basis
+
+
+def places_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the activations that the remat policy keeps: "device" or "offload" by name."""
+    if values.get("remat_policy") == _CUSTOM:
+        names = read("memory.yaml")["tensors"]
+        said = {name: values.get(name, "remat") for name in names}
+        return {name: str(place) for name, place in said.items() if place in _PLACES}
+    row = _row(values)
+    device = dict.fromkeys(row.get("device", ()), "device")
+    return device | dict.fromkeys(row.get("host", ()), "offload")
+
+
+def _row(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a remat policy keeps; one that nobody knows keeps nothing."""
+    policy = values.get("remat_policy") or "none"
+    rows: Mapping[Any, Mapping[str, Any]] = read("memory.yaml")["policies"]
+    return rows.get(policy, {"spread": "unknown"}) if isinstance(policy, str) else {}
+
+
+def compute_bytes(values: Mapping[str, Any]) -> int:
+    """Return the bytes of an element of MaxText's dtype; two where nobody says."""
+    dtype = values.get("dtype")
+    return ITEM_BYTES.get(dtype, COMPUTE_BYTES) if isinstance(dtype, str) else COMPUTE_BYTES
 
 
 def _elements(text: str, sizes: Sizes) -> float:
@@ -160,7 +186,7 @@ def expert_buffers(
     if (sparse or dense) and values.get("mlp_bias") is True:
         wide, inner = wide + rows["bias"][0], inner + rows["bias"][1]
     row = wide * sizes.emb + inner * sizes.names["expert"]
-    return int(sizes.tokens * sizes.names["slots"] * local * row * COMPUTE_BYTES)
+    return int(sizes.tokens * sizes.names["slots"] * local * row * compute_bytes(values))
 
 
 def padded(values: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:

@@ -107,6 +107,8 @@ class Assessment:
         flops_per_token: training FLOPs a token as MaxText counts; None with `time`.
         megatron_per_token: the same as Megatron's recipe of the model counts.
         time: the time of a step; None where the platform or the decoder is not known.
+        model_flops: model FLOPs a device and step, which need no platform; None with
+            `flops_per_token`.
     """
 
     prepared: Prepared
@@ -116,6 +118,7 @@ class Assessment:
     flops_per_token: float | None
     megatron_per_token: float | None
     time: StepTime | None
+    model_flops: float | None = None
 
     @property
     def verdict(self) -> str | None:
@@ -125,7 +128,7 @@ class Assessment:
             return None
         if found.total("high") <= room.pool:
             return SURE
-        if _least(found) > room.pool:
+        if least(found) > room.pool:
             return NEVER
         return LIKELY if found.total() <= room.pool else OPEN
 
@@ -184,7 +187,12 @@ def assess(prepared: Prepared, values: Mapping[str, Any], request: Request) -> A
     )
     work = None
     if prepared.model is not None:
-        work = work_of(prepared.model, values, offloaded=found.activations_host if found else 0)
+        work = work_of(
+            prepared.model,
+            values,
+            offloaded=found.activations_host if found else 0,
+            stored=found.weights_host + found.moments_host if found else 0,
+        )
     machine = machine_of(request.hardware)
     time = None
     if work is not None and machine is not None:
@@ -203,6 +211,7 @@ def assess(prepared: Prepared, values: Mapping[str, Any], request: Request) -> A
         flops_per_token=each,
         megatron_per_token=other,
         time=time,
+        model_flops=work.model_flops if work is not None else None,
     )
 
 
@@ -235,7 +244,8 @@ def room_of(request: Request, arguments: int) -> Room | None:
 def gpus_that_hold(prepared: Prepared, values: Mapping[str, Any], request: Request) -> int | None:
     """Return how many GPUs a model takes at one sequence a GPU, by doubling FSDP; None if many.
 
-    Doublings of the GPUs that are asked for are looked at, up to 131,072.
+    It holds it where the verdict would be "fits" or "should fit", with FSDP over all GPUs that the
+    other axes leave. Doublings of the GPUs that are asked for are looked at, up to 131,072.
     """
     room = room_of(request, 0)
     if prepared.layout is None or room is None:
@@ -248,13 +258,13 @@ def gpus_that_hold(prepared: Prepared, values: Mapping[str, Any], request: Reque
         found = memory.estimate(one, mesh, prepared.release, layout)
         if found is None:
             return None
-        if _least(found) <= room.pool and layout.divides(mesh):
+        if found.total() <= room.pool and layout.divides(mesh):
             return request.gpus * factor
         factor *= 2
     return None
 
 
-def _least(found: Estimate) -> int:
+def least(found: Estimate) -> int:
     """Return the bytes below which a step is sure not to run: the middle where runs were measured.
 
     Of compiled steps it is the low end, into which XLA presses what is too large; of others

@@ -168,6 +168,7 @@ class Layout:
         Of the experts those it is sent to; the input table is left out where the output has one
         of its own, as a token reads one row of it.
         """
+        top_k = min(top_k, experts)  # a token has no more experts than there are
         own_output = any(_OUTPUT_TABLE in leaf.path for leaf in self.leaves)
         total = 0
         for leaf in self.leaves:

@@ -14,7 +14,9 @@ from math import ceil
 from typing import Any
 
 from moectl.estimate.activations import (
+    COMPUTE_BYTES,
     activations,
+    compute_bytes,
     expert_buffers,
     logits,
     sizes_of,
@@ -76,6 +78,8 @@ class Estimate:
         arguments: what of both stays in GPU memory between steps.
         host: what of weights, moments and activations lies in pinned host memory.
         activations_host: what of that are activations.
+        weights_host, moments_host: what of it are weights and moments, fetched and written back
+            each step.
         mu: what of the moments is the first one.
         terms: the parts of the arena a step needs on top.
         low, middle, high: that arena as a range.
@@ -94,6 +98,8 @@ class Estimate:
     sure: int
     basis: str
     activations_host: int = 0
+    weights_host: int = 0
+    moments_host: int = 0
     mu: int = 0
 
     @property
@@ -172,18 +178,20 @@ def _estimate(
     )
     accumulation = values.get("gradient_accumulation_steps")
     copies = "layer_copies"
+    width = compute_bytes(values) / COMPUTE_BYTES
     if basis == "native":
         copies = "compiled_layer_copies"
     elif values.get("te_moe_block") is True and (
         values.get("te_gmm_quantization") not in _UNQUANTIZED
     ):
-        copies = "quantized_layer_copies"
+        copies, width = "quantized_layer_copies", 1
     layer = [
-        Term("gathered layers", int(int(gathered) * facts[copies])),
+        Term("gathered layers", int(int(gathered) * facts[copies] * width)),
         Term("expert buffers", expert_buffers(values, mesh, sizes, facts)),
     ]
+    tables = int(share.tables * facts["vocabulary_copies"] * compute_bytes(values) / COMPUTE_BYTES)
     outputs = [
-        Term("vocabulary tables", int(share.tables * facts["vocabulary_copies"])),
+        Term("vocabulary tables", tables),
         Term("logits", logits(values, sizes, mesh)),
     ]
     if basis == "native":
@@ -194,6 +202,9 @@ def _estimate(
         Term("gradient accumulation", held if accumulation not in {None, 1} else 0),
         # Offloaded moments come back for the update, all at once (R1: batch 8 with offload).
         Term("moments fetched for the update", moments if off["moments"] else 0),
+        # Offloaded weights are moved whole before the forward pass
+        # (trainers/pre_train/train.py:520).
+        Term("weights fetched for the step", held if off["weights"] else 0),
         Term("kept activations", kept),
         *layer,
         *outputs,
@@ -214,6 +225,8 @@ def _estimate(
         sure=sure,
         basis=basis,
         activations_host=offloaded,
+        weights_host=held if off["weights"] else 0,
+        moments_host=moments if off["moments"] else 0,
         mu=mu,
     )
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from math import log2
 from typing import Any, Final, Literal
 
+from moectl.estimate.activations import COMPUTE_BYTES
 from moectl.estimate.spread import Spread
 from moectl.estimate.work import Work, ranks_hit
 from moectl.facts.yaml_facts import read
@@ -100,6 +101,8 @@ def machine_of(hardware: Hardware) -> Machine | None:
     peaks = {name: float(value) * _TERA for name, value in dense.items() if value}
     if "bf16" not in peaks:
         return None
+    for name, share in read("step_model.yaml")["shares_of_bf16"].items():
+        peaks.setdefault(name, peaks["bf16"] * share)
     return Machine(
         name=hardware.name,
         peaks=peaks,
@@ -172,7 +175,7 @@ class _Traffic:
 
 
 def _traffic(work: Work, spread: Spread, facts: Mapping[str, Any]) -> _Traffic:
-    model, wire = work.model, facts["wire"]
+    model, wire = work.model, _wire(work, facts)
     near = far = 0.0
     if spread.expert > 1 and model.experts > 1:
         one = work.tokens * model.emb * wire["activation"] * model.moe * work.transfers
@@ -202,7 +205,7 @@ def _traffic(work: Work, spread: Spread, facts: Mapping[str, Any]) -> _Traffic:
 
 def _weights(work: Work, spread: Spread, facts: Mapping[str, Any]) -> tuple[float, float, float]:
     """Return bytes near and far, and latency, of gathering weights and reducing gradients."""
-    wire, lag = facts["wire"], facts["latency"]
+    wire, lag = _wire(work, facts), facts["latency"]
     gather = wire["quantized_weight"] if work.quantized_gather else wire["weight"]
     groups = (
         # elements a device uses in all layers, ranks that share them, those near, bytes
@@ -247,7 +250,7 @@ def _gradients(work: Work, spread: Spread, facts: Mapping[str, Any]) -> float:
     else:
         others /= spread.fsdp * spread.expert
     sent = experts * (spread.data - 1) / spread.data + others * (replicas - 1) / replicas
-    return float(2 * sent * facts["wire"]["gradient"])
+    return float(2 * sent * _wire(work, facts)["gradient"])
 
 
 def _parts(
@@ -261,18 +264,18 @@ def _parts(
     """Return seconds by part, and the seconds of traffic that compute hides."""
     dense, dense_kind = _peak(work.dense_dtype, machine, facts)
     experts, expert_kind = _peak(work.expert_dtype, machine, facts)
-    bf16, memory = machine.peaks["bf16"], machine.memory * reached["memory"]
+    plain, memory = machine.peaks[work.core_dtype], machine.memory * reached["memory"]
     grown = _padding(work, spread)
     core = reached["attention"] if work.fused else reached["scores"]
     nvlink, network = machine.nvlink * reached["nvlink"], machine.network * reached["network"]
     parts = {
         "attention_gemm": work.attention_gemm / (dense * reached[f"gemm_{dense_kind}"]),
-        "attention": work.attention / (bf16 * core) + work.score_bytes / memory,
+        "attention": work.attention / (plain * core) + work.score_bytes / memory,
         "dense_gemm": work.dense_gemm / (dense * reached[f"gemm_{dense_kind}"]),
         "expert_gemm": work.expert_gemm
         * max(grown, reached["imbalance"])
         / (experts * reached[f"grouped_{expert_kind}"]),
-        "logits": work.logits / (bf16 * reached["gemm_bf16"]),
+        "logits": work.logits / (plain * reached["gemm_bf16"]),
         "elementwise": work.moved / memory,
     }
     compute = sum(parts.values())
@@ -295,6 +298,8 @@ def _parts(
     held = (work.expert_weights + work.other_weights + work.tables) / (
         spread.fsdp * spread.expert * spread.tensor * spread.stages
     )
+    # Nothing hides these: the weights come before the forward pass, the moments before the update.
+    parts["offload"] += 2 * work.stored / host if host else 0.0
     parts["optimizer"] = held * facts["optimizer_bytes"]["values"] / memory
     across = network if spread.data_far > 1 else nvlink
     parts["dcn"] = reached["exposed_gradients"] * traffic.gradients / across
@@ -304,6 +309,13 @@ def _parts(
     doublings = log2(max(1.0, spread.gpus / machine.domain))
     parts["straggling"] = reached["straggling"] * doublings * total
     return parts, (wait - shown) * work.accumulation
+
+
+def _wire(work: Work, facts: Mapping[str, Any]) -> dict[str, float]:
+    """Return bytes of an element that goes over the wire; what is quantized keeps its own."""
+    wire: dict[str, float] = facts["wire"]
+    grown = work.width / COMPUTE_BYTES
+    return {k: v if k == "quantized_weight" else v * grown for k, v in wire.items()}
 
 
 def _padding(work: Work, spread: Spread) -> float:

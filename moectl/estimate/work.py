@@ -13,7 +13,7 @@ from math import comb
 from typing import Any
 
 from moectl.estimate import flops
-from moectl.estimate.activations import dropping, padded
+from moectl.estimate.activations import COMPUTE_BYTES, compute_bytes, dropping, padded, places_of
 from moectl.estimate.architecture import Architecture
 from moectl.facts.yaml_facts import read
 
@@ -42,6 +42,7 @@ class Work:
         transfers: exchanges a layer and micro-step.
         quantized_gather: whether the experts' weights are gathered quantized.
         offloaded: bytes of activations that go to the host and come back.
+        stored: bytes of weights and moments that lie on the host and come and go each step.
         expert_weights: elements of the experts of all layers.
         other_weights: elements of everything else but the vocabulary tables.
         tables: elements of the vocabulary tables.
@@ -51,6 +52,8 @@ class Work:
         bound: rows of a buffer over the rows wanted; 0 without a bound, which holds the tokens
             of all expert-parallel ranks.
         repeats: repeats of a circular pipeline; microbatches of it.
+        width: bytes of an element of activations and of weights at work.
+        core_dtype: dtype of attention and logits, which are never quantized.
     """
 
     model: Architecture
@@ -80,6 +83,9 @@ class Work:
     bound: float = 0.0
     repeats: int = 1
     microbatches: int = 0
+    stored: float = 0.0
+    width: int = COMPUTE_BYTES
+    core_dtype: str = "bf16"
 
 
 def work_of(
@@ -87,6 +93,7 @@ def work_of(
     values: Mapping[str, Any],
     *,
     offloaded: float = 0.0,
+    stored: float = 0.0,
     again: Mapping[str, float] | None = None,
 ) -> Work | None:
     """Return the work of a micro-step.
@@ -96,6 +103,7 @@ def work_of(
         values: effective MaxText values: batch, sequence, accumulation, remat, quantization, the
             MoE path and the attention kernel are read.
         offloaded: bytes of activations that a micro-step keeps in host memory.
+        stored: bytes of weights and moments that are kept in host memory.
         again: shares of the forward work that are done again, by kind (attention_gemm,
             attention, mlp, experts), in place of what the remat map says.
 
@@ -111,13 +119,15 @@ def work_of(
     sequence, accumulation = int(str(sequence)), int(str(accumulation))
     tokens = float(str(batch)) * sequence
     forward = flops.per_token(model, sequence)
-    kept = _kept(values, facts)
+    kept = frozenset(places_of(values))
+    plain = str(facts["compute_dtypes"].get(values.get("dtype"), "bf16"))
+    width = compute_bytes(values)
     fused = values.get("attention") not in facts["unfused"]
     block = values.get("te_moe_block") is True
     if again is None:
         again = _again(model, facts, kept, block=block, fused=fused)
-    dense_dtype = _dtype(values.get("quantization"), facts)
-    expert_dtype = _dtype(values.get("te_gmm_quantization"), facts) if block else dense_dtype
+    dense_dtype = _dtype(values.get("quantization"), facts, plain)
+    expert_dtype = _dtype(values.get("te_gmm_quantization"), facts, plain) if block else dense_dtype
     rows, multiplied, mixed = _rows(model, values, sequence, block=block)
     core = forward.attention + forward.prediction_attention
     # Forward FLOPs of prediction layers are spread like those of the layers.
@@ -141,13 +151,14 @@ def work_of(
         score_bytes=0.0
         if fused
         else tokens * heads * facts["score_bytes"] * (2 + again["attention"]),
-        moved=_moved(model, facts, tokens, rows, again, quantized=expert_dtype != "bf16"),
+        moved=_moved(model, facts, tokens, rows, again, quantized=expert_dtype != plain)
+        * (width / COMPUTE_BYTES),
         dense_dtype=dense_dtype,
         expert_dtype=expert_dtype,
         deduplicated=block,
         rows=rows if not block else float(model.top_k),
         transfers=_TRANSFERS + (1 if again["experts"] else 0),
-        quantized_gather=block and expert_dtype != "bf16",
+        quantized_gather=block and expert_dtype != plain,
         offloaded=offloaded,
         expert_weights=float(model.moe * model.experts * _ffn(model) * model.expert)
         if model.experts > 1
@@ -159,6 +170,9 @@ def work_of(
         bound=_bound(values),
         repeats=_count(values.get("num_pipeline_repeats")) or 1,
         microbatches=_count(values.get("num_pipeline_microbatches")),
+        stored=stored,
+        width=width,
+        core_dtype=plain,
     )
 
 
@@ -169,17 +183,8 @@ def ranks_hit(experts: int, top_k: int, ranks: int) -> float:
     """
     if ranks <= 1 or experts <= 1:
         return 1.0
-    each = experts // ranks
+    each, top_k = experts // ranks, min(top_k, experts)  # a token has no more than there are
     return ranks * (1 - comb(experts - each, top_k) / comb(experts, top_k))
-
-
-def _kept(values: Mapping[str, Any], facts: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the activations that are kept or offloaded."""
-    policy = values.get("remat_policy")
-    if policy == "custom":
-        names = {name for row in facts["spares"].values() for name in row}
-        return frozenset(n for n in names if values.get(n) in {"device", "offload"})
-    return frozenset(facts["policies"].get(policy, ()) if isinstance(policy, str) else ())
 
 
 def _again(
@@ -291,8 +296,10 @@ def _ffn(model: Architecture) -> int:
     return (model.gates + 1) * model.emb
 
 
-def _dtype(name: Any, facts: Mapping[str, Any]) -> str:
-    return str(facts["dtypes"].get(name or "", "bf16")) if isinstance(name, str | None) else "bf16"
+def _dtype(name: Any, facts: Mapping[str, Any], plain: str) -> str:
+    """Return the dtype of products under a quantization; `plain` where there is none."""
+    found = str(facts["dtypes"].get(name or "", "bf16")) if isinstance(name, str | None) else "bf16"
+    return plain if found == "bf16" else found
 
 
 def _bound(values: Mapping[str, Any]) -> float:

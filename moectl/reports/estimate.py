@@ -64,6 +64,13 @@ def as_dict(answer: Answer, *, explain: bool = False) -> dict[str, Any]:
         "parameters": {"total": found.prepared.total, "active": found.prepared.active},
         "bytes_per_device": _bytes(found),
         "host_bytes_per_device": memory.host if memory is not None else None,
+        "host_parts_per_device": None
+        if memory is None
+        else {
+            "parameters": memory.weights_host,
+            "optimizer": memory.moments_host,
+            "activations": memory.activations_host,
+        },
         "fits": found.fits,
         "verdict": found.verdict,
         "memory_basis": None
@@ -80,7 +87,8 @@ def as_dict(answer: Answer, *, explain: bool = False) -> dict[str, Any]:
             "outside": room.outside,
         },
         "gpus_that_hold": answer.holds,
-        "flops_per_step_per_device": time.model_flops if time is not None else None,
+        "gpus_that_hold_with": list(answer.holds_with),
+        "flops_per_step_per_device": found.model_flops,
         "flops_counted_by": "MaxText 0.2.5",
         "flops_per_token": {"maxtext": found.flops_per_token, "megatron": found.megatron_per_token},
         **ranges,
@@ -91,7 +99,8 @@ def as_dict(answer: Answer, *, explain: bool = False) -> dict[str, Any]:
         else {name: round(seconds, 6) for name, seconds in time.parts["middle"].items()},
         "calibrated": time.calibrated if time is not None else False,
         "budget": _budget(answer),
-        "errors": list(answer.errors),
+        "errors": list(dict.fromkeys(finding.code for finding in answer.errors)),
+        "findings": [finding.as_dict() for finding in answer.errors],
         "notes": list(answer.notes),
         **({"lines": _explained(answer)} if explain else {}),
     }
@@ -118,11 +127,16 @@ def _bytes(found: Assessment) -> dict[str, Any] | None:
     memory, room = found.memory, found.room
     if memory is None:
         return None
+    # What is offloaded is not on the device but for what is fetched: the parts are the peak.
+    moments = 0 if memory.moments_host else memory.moments
+    first = 0 if memory.moments_host else memory.mu
     return {
-        "parameters": memory.weights,
-        "optimizer": memory.moments,
-        "first_moment": memory.mu,
-        "second_moment": memory.moments - memory.mu,
+        "parameters": memory.weights - memory.weights_host,
+        "optimizer": moments,
+        "first_moment": first,
+        "second_moment": moments - first,
+        "fetched_parameters": found.term("weights fetched for the step"),
+        "fetched_moments": found.term("moments fetched for the update"),
         "gradients": found.term("gradients") + found.term("gradient accumulation"),
         "activations": found.term("kept activations"),
         "moe_buffers": found.term("expert buffers"),
@@ -162,7 +176,10 @@ def text(answer: Answer, *, explain: bool = False) -> str:
         out.append("")
     out += [f"note: {note}" for note in answer.notes]
     if answer.errors:
-        out.append(f"errors found: {', '.join(answer.errors)}; `moectl show` tells them")
+        out.append("")
+    for finding in answer.errors:
+        out.append(f"error {finding.code} {finding.field}: {finding.message}")
+        out += [f"  {finding.hint}"] if finding.hint else []
     return "\n".join(out).rstrip() + "\n"
 
 
@@ -189,7 +206,7 @@ def _sections(answer: Answer) -> Iterator[tuple[str, list[Line]]]:
     if found.memory is not None:
         yield "memory of a GPU", list(_memory_lines(answer))
     if found.time is not None:
-        yield "step", list(_step_lines(found))
+        yield "step", [*_flops_lines(found), *_step_lines(found)]
         parts = sorted(found.time.parts["middle"].items(), key=lambda item: -item[1])
         total = found.time.seconds()
         yield (
@@ -200,6 +217,8 @@ def _sections(answer: Answer) -> Iterator[tuple[str, list[Line]]]:
                 if seconds > 0
             ],
         )
+    elif found.model_flops is not None:
+        yield "step", list(_flops_lines(found))
     if answer.budget is not None:
         yield "cost", [Line("budget", _cost(answer))]
 
@@ -220,9 +239,11 @@ def _memory_lines(answer: Answer) -> Iterator[Line]:
     found = answer.assessment
     memory, room = found.memory, found.room
     assert memory is not None  # noqa: S101 - the caller has looked
-    yield Line("parameters", f"{_gib(memory.weights)}  exact, {memory.weights} bytes")
-    yield Line("mu", f"{_gib(memory.mu)}  exact")
-    yield Line("nu", f"{_gib(memory.moments - memory.mu)}  exact")
+    away = ", in host memory" if memory.weights_host else ""
+    yield Line("parameters", f"{_gib(memory.weights)}  exact, {memory.weights} bytes{away}")
+    away = ", in host memory" if memory.moments_host else ""
+    yield Line("mu", f"{_gib(memory.mu)}  exact{away}")
+    yield Line("nu", f"{_gib(memory.moments - memory.mu)}  exact{away}")
     yield Line("arguments", _gib(memory.arguments))
     for term in memory.terms:
         yield Line(term.name, _gib(term.bytes))
@@ -251,18 +272,23 @@ def _basis(memory: Estimate) -> str:
 def _holds(answer: Answer) -> str:
     if answer.holds is None:
         return ""
+    how = f" with --set {' --set '.join(answer.holds_with)}" if answer.holds_with else ""
     if answer.holds == answer.assessment.request.gpus:
-        return "; one sequence a GPU fits"
-    return f"; {answer.holds} GPUs hold it at one sequence a GPU"
+        return f"; one sequence a GPU fits{how}"
+    return f"; {answer.holds} GPUs hold it at one sequence a GPU{how}"
+
+
+def _flops_lines(found: Assessment) -> Iterator[Line]:
+    assert found.model_flops is not None  # noqa: S101 - the callers have looked
+    yield Line("flops", f"{found.model_flops / _TERA:,.1f} TFLOP")
+    if found.megatron_per_token and found.flops_per_token:
+        more = found.megatron_per_token / found.flops_per_token
+        yield Line("megatron", f"{found.model_flops * more / _TERA:,.1f} TFLOP ({more - 1:+.1%})")
 
 
 def _step_lines(found: Assessment) -> Iterator[Line]:
     time = found.time
     assert time is not None  # noqa: S101 - the caller has looked
-    yield Line("flops", f"{time.model_flops / _TERA:,.1f} TFLOP")
-    if found.megatron_per_token and found.flops_per_token:
-        more = found.megatron_per_token / found.flops_per_token
-        yield Line("megatron", f"{time.model_flops * more / _TERA:,.1f} TFLOP ({more - 1:+.1%})")
     calibrated = "calibrated" if time.calibrated else "not calibrated"
     yield Line(
         "step",

@@ -51,7 +51,7 @@ def hardware_file(path: Path) -> Hardware:
     for key in (*_COUNTS, *(k for k in _OPTIONAL[:1] if k in data)):
         if not _positive(data.get(key), whole=True):
             fault((key,), f"{key} must be a whole number above zero")
-    name, node, domain = data.get("name"), data.get("gpus_per_node"), data.get("domain_gpus")
+    name, node, domain = (data.get(key) for key in ("name", *_COUNTS))
     if isinstance(name, str) and name.casefold() in hardware.known():
         fault(("name",), f"{shown(name)} is a platform of the catalogue; give it a name of its own")
     kinds = sorted({hardware.platform(one).architecture for one in hardware.names()})
@@ -60,7 +60,8 @@ def hardware_file(path: Path) -> Hardware:
         fault(
             ("architecture",), f"architecture cannot be {shown(kind)}; it may be {', '.join(kinds)}"
         )
-    if _positive(node, whole=True) and _positive(domain, whole=True) and domain % node:
+    sound_counts = _positive(node, whole=True) and _positive(domain, whole=True)
+    if sound_counts and int(str(domain)) % int(str(node)):
         fault(
             ("domain_gpus",),
             f"domain_gpus {domain} must be a multiple of gpus_per_node {node}: a domain is whole "
