@@ -158,9 +158,7 @@ def verdict(bundle: Path, asked: Any, below: Any) -> Any:
     ]
     steady = [rung.steps[number] for number in sorted(rung.steps) if number >= asked["skip"]]
     figures = [median([row[place] for row in steady]) if steady else None for place in range(3)]
-    losses = {
-        number: row[3] for number, row in sorted(rung.steps.items()) if math.isfinite(row[3])
-    }
+    losses = {number: row[3] for number, row in sorted(rung.steps.items()) if math.isfinite(row[3])}
     return {
         "format": 1,
         "rung": asked["rung"],

@@ -330,7 +330,7 @@ POLICIES = sorted(set(FACTS["policies"]) - {"custom", "full"})
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_named_policy_takes_what_the_same_names_take_one_by_one(policy: str, fused: bool) -> None:
     row = FACTS["policies"][policy]
-    places = {name: "remat" for name in FACTS["tensors"]}
+    places: dict[str, Any] = dict.fromkeys(FACTS["tensors"], "remat")
     places |= {"decoder_layer_input": "device"} | dict.fromkeys(row.get("device", ()), "device")
     places |= dict.fromkeys(row.get("host", ()), "offload")
     same = made(remat_policy="custom", fused_qkv=fused, **places)

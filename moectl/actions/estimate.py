@@ -82,8 +82,9 @@ class Answer:
         budget: of `--tokens`.
         holds: GPUs that the model takes at one sequence a GPU, where it does not fit.
         holds_with: what to `--set` there beside the batch; empty for the mesh moectl chooses.
-        errors: error findings of the job.
+        errors: codes of error findings of the job.
         notes: what the person should know.
+        findings: the error findings whole.
     """
 
     target: str
@@ -94,9 +95,10 @@ class Answer:
     accumulation: int
     budget: Budget | None
     holds: int | None
-    errors: tuple[Finding, ...]
+    errors: tuple[str, ...]
     notes: tuple[str, ...]
     holds_with: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def estimate(
@@ -207,6 +209,7 @@ def _of_job(
     values = dict(job.effective)
     prepared = prepare(values, release)
     request = request_of(job, calibration)
+    stops = tuple(finding for finding in job.findings if finding.stops)
     found = assess(prepared, values, request)
     notes = list(job.notes)
     if found.memory is None:
@@ -232,9 +235,10 @@ def _of_job(
         accumulation=job.batch.accumulation,
         budget=None,
         holds=holds,
-        errors=tuple(f for f in job.findings if f.stops),
+        errors=tuple(dict.fromkeys(finding.code for finding in stops)),
         notes=tuple(notes),
         holds_with=holds_with,
+        findings=stops,
     )
 
 
@@ -244,17 +248,15 @@ def _why_not(found: Assessment) -> str:
     assert memory is not None  # noqa: S101 - it has a verdict
     assert room is not None  # noqa: S101 - it has a verdict
     if memory.measured:
-        what = "the middle of the range"
+        what = "the middle of the range is"
     elif memory.compiled:
-        what = "even the low end of the range"
+        what = "even the low end of the range is"
     else:
         held = [] if memory.weights_host else ["weights"]
         held += [] if memory.moments_host or not memory.moments else ["moments"]
-        what = f"{' and '.join([', '.join([*held]), 'gradients'] if held else ['gradients'])} alone"
+        what = f"{', '.join(held)} and gradients alone are" if held else "gradients alone are"
     size, pool = least(memory) / _GIB, room.pool / _GIB
-    return f"{what} takes {size:.1f} GiB, and XLA's pool has {pool:.1f} GiB".replace(
-        "alone takes", "alone take"
-    )
+    return f"{what} {size:.1f} GiB, and XLA's pool has {pool:.1f} GiB"
 
 
 def _held(

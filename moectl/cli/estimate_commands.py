@@ -39,8 +39,8 @@ def estimate_commands(
                 "moectl estimate qwen3-30b-a3b --gpus 64 --set per_device_batch_size=2 "
                 "--format json",
             ),
-            "Exit code 1 when it does not fit for certain. Weights and moments are exact; the "
-            "rest of the memory, and the time, are ranges (docs/estimates.md). --hardware also "
-            "takes a YAML file that describes a GPU.",
+            "Exit code 1 when it does not fit for certain, or a rule refuses the run. Weights "
+            "and moments are exact; the rest of the memory, and the time, are ranges "
+            "(docs/estimates.md). --hardware also takes a YAML file that describes a GPU.",
         ),
     )

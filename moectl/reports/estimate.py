@@ -99,8 +99,8 @@ def as_dict(answer: Answer, *, explain: bool = False) -> dict[str, Any]:
         else {name: round(seconds, 6) for name, seconds in time.parts["middle"].items()},
         "calibrated": time.calibrated if time is not None else False,
         "budget": _budget(answer),
-        "errors": list(dict.fromkeys(finding.code for finding in answer.errors)),
-        "findings": [finding.as_dict() for finding in answer.errors],
+        "errors": list(answer.errors),
+        "findings": [finding.as_dict() for finding in answer.findings],
         "notes": list(answer.notes),
         **({"lines": _explained(answer)} if explain else {}),
     }
@@ -175,9 +175,9 @@ def text(answer: Answer, *, explain: bool = False) -> str:
                 out += [f"      {text}" for text in _reasons(line)]
         out.append("")
     out += [f"note: {note}" for note in answer.notes]
-    if answer.errors:
+    if answer.findings:
         out.append("")
-    for finding in answer.errors:
+    for finding in answer.findings:
         out.append(f"error {finding.code} {finding.field}: {finding.message}")
         out += [f"  {finding.hint}"] if finding.hint else []
     return "\n".join(out).rstrip() + "\n"
