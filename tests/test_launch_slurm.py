@@ -38,6 +38,8 @@ SAID = {
     "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)": (
         "the partition cannot give so many"
     ),
+    "sbatch: error: AssocMaxSubmitJobLimit": "you have as many jobs in the queue",
+    "sbatch: error: QOSMaxSubmitJobPerUserLimit": "you have as many jobs in the queue",
     "sbatch: error: Memory specification can not be satisfied": "the nodes have not so much memory",
     "sbatch: unrecognized option '--segment=4'": "this Slurm does not know an option",
     "slurmstepd: error: write: No space left on device": "the disk of the bundle is full",
