@@ -248,7 +248,7 @@ RACKS = Site(
     accounts=("team", "other"),
     folders=(
         Folder("SCRATCH", "/lustre/me", "lustre", writable=False),
-        Folder("WORK", "/work/me", "nfs4", writable=True),
+        Folder("WORK", "/scratch/me", "nfs4", writable=True),
         Folder("HOME", "/home/me", "nfs4", writable=True),
     ),
     credentials=("nvcr.io (enroot)",),
@@ -272,13 +272,13 @@ def test_a_rack_with_another_architecture_than_the_login_node() -> None:
         "account": "team",
         "block_topology": True,
         "runtime": "pyxis",
-        "runs_folder": "/work/me",
+        "runs_folder": "/scratch/me",
     }
     assert not any(check.state == "missing" for check in checks(RACKS))
     assert said(RACKS, "GPUs").said == "4 a node of type gb200; that is hardware gb200-nvl72"
     assert said(RACKS, "block topology").said == "--segment; blocks: 2 of 18 nodes"
     assert "nodes are aarch64, this machine is x86_64" in said(RACKS, "architecture").said
-    assert said(RACKS, "shared folder").said == "/work/me (nfs4), writable"
+    assert said(RACKS, "shared folder").said == "/scratch/me (nfs4), writable"
 
 
 def test_blocks_smaller_than_the_platforms_domain_are_said() -> None:

@@ -364,8 +364,9 @@ def test_debug_writes_what_nccl_says_and_the_hlo_by_rank(stub: Path) -> None:
     assert values["XLA_FLAGS"].endswith("/hlo/rank-3")
 
 
-def test_it_runs_on_the_oldest_python_that_images_have() -> None:
+@pytest.mark.parametrize("name", ["pod_meet.py", "pod_start.py"])
+def test_it_runs_on_the_oldest_python_that_images_have(name: str) -> None:
     import ast  # noqa: PLC0415
 
-    text = (Path(__file__).parent.parent / "templates" / "pod_start.py").read_text()
+    text = (Path(__file__).parent.parent / "templates" / name).read_text()
     assert ast.parse(text, feature_version=(3, 8))

@@ -14,6 +14,7 @@ from moectl.render.config import arguments, config_yml
 from moectl.settings.bundle_names import CONFIG, LOCK, MOUNTED
 
 START = "pod_start.py"
+_MEET = "pod_meet.py"
 PLAN = "pod.json"
 # Where the ConfigMap lies in the container.
 FILES = "/etc/moectl"
@@ -88,6 +89,7 @@ def files(job: Job, lock: str) -> dict[str, str]:
         CONFIG: config_yml(job),
         PLAN: json.dumps(plan(job), indent=1) + "\n",
         START: templates.source(START),
+        _MEET: templates.source(_MEET),
         programs.PLACEMENT: templates.source(programs.PLACEMENT),
         programs.WATCHDOG: programs.watchdog(),
         programs.AS_RUN: templates.source(programs.AS_RUN),

@@ -64,8 +64,8 @@ srun --container-image="$IMAGE" --container-mounts="$MOUNTS" --container-env=XLA
 #SBATCH --time=12:00:00
 module load apptainer
 srun --cpus-per-task="$SLURM_CPUS_PER_TASK" \\
-  apptainer exec --nv -B /work:/work maxtext.sif {_TRAIN} /work/a.yml \\
-  hardware=gpu_multiprocess base_output_directory=/work/out
+  apptainer exec --nv -B /scratch:/scratch maxtext.sif {_TRAIN} /scratch/a.yml \\
+  hardware=gpu_multiprocess base_output_directory=/scratch/out
 """,
     "a virtual environment on one node": f"""#!/bin/bash
 #SBATCH --nodes=1
