@@ -8,7 +8,6 @@ stand-in that notes that it was started; tests/test_training_real.py has the rea
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,8 +21,8 @@ from moectl.logs.verdict import verdict
 from moectl.render.programs import programs
 from moectl.render.slurm import launch_script
 from tests.support import jobs, shell
-from tests.support.components import REQUIRED, require
-from tests.support.slurm import Finished, Slurm, cluster, missing
+from tests.support.components import require
+from tests.support.slurm import Finished, Slurm, cluster
 
 PYTHON = """#!/bin/sh
 case $1 in
@@ -106,10 +105,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    require("slurm")
-    require("root")
-    if absent := missing():
-        (pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip)(absent)
+    require("slurm-cluster")
     folder = tmp_path_factory.mktemp("programs")
     (folder / "slower.py").write_text(SLOWER)
     text = PYTHON.format(behaviour=folder / "behaviour", python=require("maxtext"))

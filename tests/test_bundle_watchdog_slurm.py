@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import time
@@ -18,8 +17,8 @@ from moectl.job import Cluster, Job
 from moectl.render.programs import programs
 from moectl.render.slurm import launch_script
 from tests.support import jobs, shell
-from tests.support.components import REQUIRED, require
-from tests.support.slurm import Finished, Slurm, cluster, missing
+from tests.support.components import require
+from tests.support.slurm import Finished, Slurm, cluster
 from tests.support.training_logs import MEMORY
 
 
@@ -84,11 +83,7 @@ def hang():
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    require("slurm")
-    require("root")
-    if absent := missing():
-        refuse = pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip
-        refuse(absent)
+    require("slurm-cluster")
     python = tmp_path_factory.mktemp("programs") / "python3"
     run = f"exec {sys.executable}"
     python.write_text(f'#!/bin/sh\ncase $1 in -m) {run} behaviour.py ;; esac\n{run} "$@"\n')

@@ -30,8 +30,7 @@ from tests.support.slurm import Slurm
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    require("slurm")
-    require("root")
+    require("slurm-cluster")
     with chains.site_without_accounts() as found:
         yield found
 

@@ -18,7 +18,7 @@ from moectl.errors import BackendError, UsageError
 from moectl.launch.store import Store
 from moectl.launch.submit import launch
 from tests.support.components import require
-from tests.support.slurm import Slurm, cluster, missing
+from tests.support.slurm import Slurm, cluster
 
 # What stands in for MaxText: it writes the lines of steps, slower above 8 GPUs when it is told.
 TRAINING = """
@@ -54,9 +54,7 @@ slurm_release: "22.05"
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    require("slurm")
-    require("root")
-    assert missing() == ""
+    require("slurm-cluster")
     with cluster(nodes=8, gpus=4, cpus=16) as found:
         yield found
 

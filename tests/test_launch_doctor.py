@@ -19,18 +19,15 @@ from moectl.errors import LocalFilesError, ValueUsageError
 from moectl.launch import doctor
 from moectl.launch.doctor import Folder, Node, Partition, Site
 from moectl.settings.files import cluster_profile
-from tests.support.components import REQUIRED, require
-from tests.support.slurm import Slurm, cluster, missing
+from tests.support.components import require
+from tests.support.slurm import Slurm, cluster
 
 SECRET = "S3CRET"  # noqa: S105 - what must be shown nowhere
 
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    require("slurm")
-    require("root")
-    if absent := missing():
-        (pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip)(absent)
+    require("slurm-cluster")
     extra = "PartitionName=debug Nodes=gpu[000-001] MaxTime=00:30:00 State=UP\n"
     extra += "PartitionName=old Nodes=gpu003 State=DOWN\n"
     with cluster(nodes=4, gpus=4, cpus=64, extra="") as found:

@@ -6,7 +6,6 @@ of that name that does to the environment what apptainer does and then runs what
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,8 +18,8 @@ from moectl.job import Checkout, Cluster, Container, Job, Mount
 from moectl.render.programs import programs
 from moectl.render.slurm import launch_script
 from tests.support import jobs, shell
-from tests.support.components import REQUIRED, require
-from tests.support.slurm import Finished, Slurm, cluster, missing
+from tests.support.components import require
+from tests.support.slurm import Finished, Slurm, cluster
 
 PYTHON = f"""#!/bin/bash -p
 if [ "${{1-}}" = -m ]; then
@@ -50,10 +49,7 @@ exec env -i PATH="$PATH" NCCL_DEBUG=TRACE FROM_IMAGE=yes "${kept[@]}" "$@"
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    require("slurm")
-    require("root")
-    if absent := missing():
-        (pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip)(absent)
+    require("slurm-cluster")
     with cluster(nodes=8, gpus=4, cpus=64) as found:
         folder = found.root / "programs"
         folder.mkdir()

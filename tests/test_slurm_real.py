@@ -7,7 +7,6 @@ takes pyxis' options and does to the environment what pyxis does. Everything els
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import time
@@ -22,8 +21,8 @@ from moectl.job import Cluster, Job
 from moectl.render.programs import programs
 from moectl.render.slurm import launch_script
 from tests.support import jobs, shell
-from tests.support.components import REQUIRED, require
-from tests.support.slurm import Finished, Slurm, cluster, missing
+from tests.support.components import require
+from tests.support.slurm import Finished, Slurm, cluster
 
 HOSTILE = (
     "-w eird 'x' \"$(touch CANARY)\" `touch CANARY` é ; touch CANARY & \n   :, %j \\\n   WorkDir=x"
@@ -87,11 +86,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    require("slurm")
-    require("root")
-    if absent := missing():
-        refuse = pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip
-        refuse(absent)
+    require("slurm-cluster")
     folder = tmp_path_factory.mktemp("programs")
     with cluster(nodes=32, gpus=4, cpus=64) as slurm:
         (folder / "python3").write_text(PYTHON)

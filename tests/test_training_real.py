@@ -7,7 +7,6 @@ start-up finds the peers. Nothing is a stand-in but the size of the model.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,48 +29,24 @@ from moectl.render.config import config_yml
 from moectl.render.programs import programs
 from moectl.render.slurm import launch_script
 from tests.support import jobs, shell
-from tests.support.components import REQUIRED, require
+from tests.support.components import require
 from tests.support.run_records import process, record
-from tests.support.slurm import Slurm, cluster, missing
+from tests.support.slurm import Slurm, cluster
+from tests.support.tiny_moe import TINY
 
 STEPS = 6
 ATTEMPTS = 3
-MODEL: dict[str, Any] = {
-    "base_config": "base.yml",
-    "model_name": "default",
-    "hardware": "gpu_multiprocess",
-    "decoder_block": "mixtral",
-    "base_emb_dim": 32,
-    "base_num_query_heads": 2,
-    "base_num_kv_heads": 2,
-    "head_dim": 16,
-    "base_mlp_dim": 64,
-    "base_moe_mlp_dim": 64,
-    "base_num_decoder_layers": 1,
-    "num_experts": 4,
-    "num_experts_per_tok": 2,
-    "vocab_size": 128,
-    "max_target_length": 32,
-    "per_device_batch_size": 1,
-    "attention": "dot_product",
-    "sparse_matmul": False,
-    "megablox": False,
+MODEL: dict[str, Any] = TINY | {
     "ici_fsdp_parallelism": 4,
-    "dataset_type": "synthetic",
     "enable_checkpointing": False,
     "base_output_directory": "output",
-    "run_name": "tiny",
     "steps": STEPS,
 }
 
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    require("slurm")
-    require("root")
-    if absent := missing():
-        refuse = pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip
-        refuse(absent)
+    require("slurm-cluster")
     with cluster(nodes=2, gpus=2, cpus=16) as running:
         yield running
 

@@ -58,6 +58,17 @@ class Argument:
     required: bool = True
 
 
+def answer(*forms: str) -> Option:
+    """Return the option that says how an answer is printed; text where nobody says it."""
+    return Option(
+        "--format",
+        "How the answer is printed.",
+        metavar="FORMAT",
+        choices=("text", *forms),
+        default="text",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command.

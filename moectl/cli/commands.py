@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moectl.cli.calibrate_commands import calibrate_commands
 from moectl.cli.climb_commands import climb_commands
-from moectl.cli.command import Argument, Command, Option
+from moectl.cli.command import Argument, Command, Option, answer
 from moectl.cli.diff_commands import diff_commands
 from moectl.cli.estimate_commands import estimate_commands
 from moectl.cli.launch_commands import launch_commands
@@ -14,13 +14,7 @@ from moectl.cli.rehearse_commands import rehearse_commands
 from moectl.cli.report_commands import report_commands
 from moectl.cli.trace_commands import trace_commands
 
-_FORMAT = Option(
-    "--format",
-    "How the answer is printed.",
-    metavar="FORMAT",
-    choices=("text", "json"),
-    default="text",
-)
+_FORMAT = answer("json")
 _JOB_OPTIONS = (
     Option("--gpus", "GPUs in all.", metavar="N"),
     Option("--hardware", "GPU platform, see `moectl hardware list`.", metavar="NAME"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moectl.cli.command import Argument, Command, Option
+from moectl.cli.command import Argument, Command, Option, answer
 
 _MAXTEXT = Option("--maxtext", "MaxText release that wrote the logs.", metavar="RELEASE")
 _HARDWARE = Option("--hardware", "GPU platform, where nothing says it.", metavar="NAME")
@@ -78,13 +78,7 @@ def report_commands() -> tuple[Command, ...]:
                 _HARDWARE,
                 _PRECISION,
                 _MAXTEXT,
-                Option(
-                    "--format",
-                    "How the answer is printed.",
-                    metavar="FORMAT",
-                    choices=("text", "json"),
-                    default="text",
-                ),
+                answer("json"),
                 _OUTPUT,
             ),
             ("moectl compare run.log other.log --threshold 3",),
@@ -102,13 +96,7 @@ def report_commands() -> tuple[Command, ...]:
                 _HARDWARE,
                 _PRECISION,
                 _MAXTEXT,
-                Option(
-                    "--format",
-                    "How the answer is printed.",
-                    metavar="FORMAT",
-                    choices=("text", "json", "html"),
-                    default="text",
-                ),
+                answer("json", "html"),
                 _OUTPUT,
                 _PLOTS,
             ),

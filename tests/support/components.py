@@ -10,13 +10,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 
 from moectl import environments
 from moectl.errors import MoectlError
+from tests.support import slurm
 
 REQUIRED = "MOECTL_REQUIRE_COMPONENTS"
 SYSTEM_FOLDERS = "/usr/sbin:/usr/local/sbin:/sbin"  # where daemons lie and PATH often does not
@@ -31,7 +32,8 @@ def require(component: str) -> Path:
     """Return the path of a component, or skip the test that asks (fail, when required).
 
     It is the interpreter for "maxtext", "maxtext-cuda" and "jaxlib-<release>", the program for
-    "shellcheck", "chromium" and "slurm" (slurmctld), and "/" for "root".
+    "shellcheck", "chromium" and "slurm" (slurmctld), and "/" for "root". "slurm-cluster" is
+    all that `tests.support.slurm.cluster` wants, "slurm-accounting" the same with accounts.
     """
     try:
         return found(component)
@@ -86,6 +88,12 @@ def _slurm() -> Path:
     return _program("slurmctld")()
 
 
+def _slurm_cluster(*, accounting: bool = False) -> Path:
+    if absent := slurm.missing(accounting=accounting):
+        raise Missing(absent)
+    return _slurm()
+
+
 def _root() -> Path:
     if os.geteuid():
         raise Missing("the tests do not run as root")
@@ -97,6 +105,8 @@ COMPONENTS: dict[str, Callable[[], Path]] = {
     "maxtext-cuda": _environment(f"{MAXTEXT}-cuda13"),
     **{name: _environment(name) for name in environments.recipes() if name.startswith("jaxlib-")},
     "slurm": _slurm,
+    "slurm-cluster": _slurm_cluster,
+    "slurm-accounting": partial(_slurm_cluster, accounting=True),
     "chromium": _program("chromium", "chromium-browser", "google-chrome"),
     "shellcheck": _program("shellcheck"),
     "root": _root,

@@ -24,8 +24,8 @@ from moectl import __main__ as door
 from moectl.cli import commands
 from moectl.cli.command import Argument, quick_parse
 from moectl.cli.launch_commands import launch_commands
-from tests.support.components import REQUIRED, require
-from tests.support.slurm import Slurm, cluster, missing
+from tests.support.components import require
+from tests.support.slurm import Slurm, cluster
 
 ROOT = Path(__file__).parent.parent.parent
 # A canary: wherever it turns up, a secret's value was told.
@@ -80,11 +80,7 @@ def run_command(words: list[str]) -> int:
 @cache
 def slurm() -> Slurm:
     """Return a Slurm with accounts that all tests share, 8 nodes of 4 GPUs, or skip the test."""
-    require("slurm")
-    require("root")
-    if absent := missing(accounting=True):
-        refuse = pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip
-        refuse(absent)
+    require("slurm-accounting")
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
     return stack.enter_context(cluster(nodes=8, gpus=4, cpus=64, extra=PARTITIONS, accounting=True))
