@@ -18,13 +18,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-STEP = re.compile(
-    r"completed step: (\d{1,12}), seconds: (\d+\.\d+)"
-    r"(?:.*?TFLOP/s/device: (\d+\.\d+))?(?:.*?Tokens/s/device: (\d+\.\d+))?"
-    r"(?:.*?[ ,]loss: ([0-9.eE+-]+|nan|inf|-inf))?"
-)
 RANK = re.compile(r"rank-(\d{1,7})\.log")
 FOLDER = re.compile(r"(\d{1,18})(?:\.(\d{1,6}))?")
+ECHO = re.compile(r"\] Config param ")
 LONGEST = 8192
 
 
@@ -35,15 +31,49 @@ def median(values: Any) -> float:
     return float(held[middle] if len(held) % 2 else (held[middle - 1] + held[middle]) / 2)
 
 
-class Rung:
-    """What the logs of a rung say."""
+class Lines:
+    """How MaxText writes the lines of steps: words of the release, from the thresholds."""
 
-    def __init__(self, bundle: Path, overflow: str) -> None:
-        self.steps: Any = {}  # step to (seconds, TFLOP/s, tokens/s, loss) of the lowest rank
+    def __init__(self, words: Any) -> None:
+        kinds = "|".join(re.escape(words[kind]) for kind in ("step", "boundary"))
+        self.number = re.compile(rf"(?:{kinds}): (\d{{1,12}})\b")
+        self.fields = {
+            name: re.compile(rf"(?:^|[ ,]){re.escape(field)}: ([^ ,]+)")
+            for name, field in words["fields"].items()
+        }
+
+    def step(self, line: str) -> Any:
+        """Return the number of a step and what its line says; None for another line."""
+        match = self.number.search(line)
+        if not match or ECHO.search(line):
+            return None
+        rest = line[match.end() :]
+        said = {name: field.search(rest) for name, field in self.fields.items()}
+        return int(match.group(1)), {name: number(m.group(1)) for name, m in said.items() if m}
+
+
+def number(text: str) -> float:
+    """Return a number of a log; nan for what is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+class Rung:
+    """What the logs of a rung say.
+
+    The steps are those of the lowest rank. A step around a profile, or while the batch still
+    grows, may lack its time and rates; it was reached all the same.
+    """
+
+    def __init__(self, bundle: Path, asked: Any) -> None:
+        self.lines = Lines(asked["lines"])
+        self.steps: Any = {}  # step to what its line says
         self.seconds: Any = {}  # rank to step to seconds
         self.overflow = ""
         self.first_failure = ""
-        lost = re.compile(overflow)
+        lost = re.compile(asked["overflow"])
         for folder in folders(bundle):
             failure = folder / "first-failure"
             # Only how the last start ended counts.
@@ -58,18 +88,28 @@ class Rung:
         with path.open("rb") as stream:
             for raw in iter(lambda: stream.readline(LONGEST), b""):
                 line = raw.decode("utf-8", "replace")
-                match = STEP.search(line)
-                if match:
-                    number = int(match.group(1))
-                    seconds, tflops, tokens = (
-                        float(match.group(place) or "nan") for place in (2, 3, 4)
-                    )
-                    loss = float(match.group(5) or "nan")
-                    self.seconds.setdefault(rank, {})[number] = seconds
+                found = self.lines.step(line)
+                if found:
+                    step, said = found
+                    held = self.seconds.setdefault(rank, {})
+                    if "seconds" in said:
+                        held[step] = said["seconds"]
                     if rank == min(self.seconds):
-                        self.steps[number] = (seconds, tflops, tokens, loss)
-                elif not self.overflow and lost.search(line):
+                        self.steps[step] = said
+                elif not self.overflow and lost.search(line) and not ECHO.search(line):
                     self.overflow = line.strip()[:300]
+
+    def steady(self, skip: int) -> Any:
+        """Return the steps whose time counts."""
+        return [
+            step for step in sorted(self.steps) if step >= skip and "seconds" in self.steps[step]
+        ]
+
+    def middle(self, skip: int, name: str) -> Any:
+        """Return the median of what the steady steps say of something; None where none does."""
+        said = [self.steps[step].get(name, math.nan) for step in self.steady(skip)]
+        said = [value for value in said if math.isfinite(value)]
+        return median(said) if said else None
 
 
 def folders(bundle: Path) -> Any:
@@ -102,22 +142,25 @@ def checks(rung: Rung, asked: Any, below: Any) -> Any:
         done, told = False, f"{told}; a process ended with code {failure[0]}"
     yield "finished", done, told
     yield "no overflow", not rung.overflow, rung.overflow or "none in the logs"
-    losses = {number: row[3] for number, row in rung.steps.items() if not math.isnan(row[3])}
-    odd = [number for number, row in rung.steps.items() if not math.isfinite(row[3])]
+    losses = {step: said["loss"] for step, said in rung.steps.items() if "loss" in said}
+    odd = [step for step, loss in losses.items() if not math.isfinite(loss)]
     yield "loss is finite", not odd, f"not at step {odd[0]}" if odd else f"{len(losses)} steps"
-    steady = [number for number in sorted(rung.steps) if number >= asked["skip"]]
+    steady = rung.steady(asked["skip"])
     if not steady:
         yield "steady steps", False, f"none after the first {asked['skip']}"
         return
-    tflops = median([rung.steps[number][1] for number in steady])
-    tokens = median([rung.steps[number][2] for number in steady])
+    tflops = rung.middle(asked["skip"], "tflops")
+    tokens = rung.middle(asked["skip"], "tokens_per_s")
     if asked["tflops"]:
-        yield "TFLOP/s a GPU", tflops >= asked["tflops"], f"{tflops:.3f}, {asked['tflops']} asked"
+        told = "not logged" if tflops is None else f"{tflops:.3f}, {asked['tflops']} asked"
+        yield "TFLOP/s a GPU", (tflops or 0.0) >= asked["tflops"], told
     if below:
-        share = tokens / below[0]["tokens_per_s"] if below[0]["tokens_per_s"] else 0.0
+        first = below[0]["tokens_per_s"]
+        share = tokens / first if tokens and first else 0.0
         told = f"{share:.1%} of {below[0]['rung']} GPUs, {asked['efficiency']:.0%} asked"
         yield "scaling efficiency", share >= asked["efficiency"], told
-        yield parity(losses, asked["loss"], below[-1])
+        finite = {step: loss for step, loss in losses.items() if math.isfinite(loss)}
+        yield parity(finite, asked["loss"], below[-1])
     yield stragglers(rung, steady, asked["straggler"])
 
 
@@ -151,23 +194,26 @@ def stragglers(rung: Rung, steady: Any, factor: float) -> Any:
 
 def verdict(bundle: Path, asked: Any, below: Any) -> Any:
     """Return the verdict as it is written."""
-    rung = Rung(bundle, asked["overflow"])
+    rung = Rung(bundle, asked)
     rows = [
         {"name": name, "passed": bool(passed), "told": told}
         for name, passed, told in checks(rung, asked, below)
     ]
-    steady = [rung.steps[number] for number in sorted(rung.steps) if number >= asked["skip"]]
-    figures = [median([row[place] for row in steady]) if steady else None for place in range(3)]
-    losses = {number: row[3] for number, row in sorted(rung.steps.items()) if math.isfinite(row[3])}
+    skip = asked["skip"]
+    losses = {
+        step: said["loss"]
+        for step, said in sorted(rung.steps.items())
+        if math.isfinite(said.get("loss", math.nan))
+    }
     return {
         "format": 1,
         "rung": asked["rung"],
         "passed": bool(rows) and all(row["passed"] for row in rows),
         "checks": rows,
         "steps": len(rung.steps),
-        "step_time_s": figures[0],
-        "tflops": figures[1],
-        "tokens_per_s": figures[2],
+        "step_time_s": rung.middle(skip, "seconds"),
+        "tflops": rung.middle(skip, "tflops"),
+        "tokens_per_s": rung.middle(skip, "tokens_per_s"),
         "losses": losses,
     }
 

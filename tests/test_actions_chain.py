@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moectl.actions import checkpoint_space, step_seconds
+from moectl.actions.calibrations import file_of
 from moectl.actions.chain import ChainWish, plan_chain, training_seconds, wish_of
 from moectl.actions.checkpoint_space import Space, amount, require_space, space
 from moectl.actions.launch import Planned, intent, plan_launch
@@ -20,6 +22,7 @@ from moectl.actions.plan import Wishes
 from moectl.actions.step_seconds import StepSeconds, predicted_step_seconds
 from moectl.actions.time_limit import fits
 from moectl.errors import UsageError
+from moectl.estimate.calibration import rates
 from moectl.launch.chain import links, missing
 from moectl.launch.store import Store
 from moectl.render.limits import steps
@@ -73,7 +76,7 @@ ESTIMATED = step_seconds._estimated
 @pytest.fixture(autouse=True)
 def no_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let only what was measured be known, unless a test is about the estimate."""
-    monkeypatch.setattr(step_seconds, "_estimated", lambda _: None)
+    monkeypatch.setattr(step_seconds, "_estimated", lambda *_: None)
 
 
 @pytest.fixture
@@ -143,6 +146,13 @@ def test_what_was_measured_is_stronger_than_the_estimate(
     assert planned_chain(target, store, None, 100).links == 2
     unheard_of = replace(planned.job.hardware, figures={})
     assert predicted_step_seconds(replace(planned.job, hardware=unheard_of), store) is None
+    calibrated = {name: rate / 2 for name, rate in rates().items()}
+    kept = file_of(store, planned.job)
+    kept.parent.mkdir(parents=True)
+    kept.write_text(json.dumps({"format": 1, "efficiencies": calibrated}))
+    slower = predicted_step_seconds(planned.job, store)
+    assert slower is not None
+    assert slower.low > found.low
     trained(store, planned, 2.0)
     measured = predicted_step_seconds(planned.job, store)
     assert measured is not None

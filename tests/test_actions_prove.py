@@ -167,6 +167,13 @@ def test_a_native_step_beyond_the_pool_alone_is_a_warning(compiler: Compiler) ->
     assert codes(prove("deepseek2-16b", wish(8, "h200"))) == [("PRV112", "warning")]
 
 
+def test_the_pool_is_that_of_the_variables_that_the_estimate_reads(compiler: Compiler) -> None:
+    compiler(lambda _: 80 * GIB)
+    assert codes(prove("deepseek2-16b", wish(8, "h200"))) == []
+    asked = wish(8, "h200", "environment.XLA_PYTHON_CLIENT_MEM_FRACTION=0.5")
+    assert codes(prove("deepseek2-16b", asked)) == [("PRV112", "warning")]
+
+
 def test_a_transformer_engine_step_gets_no_verdict(compiler: Compiler) -> None:
     asked = compiler(lambda _: 231 * GIB)
     proof = prove("deepseek3-671b", wish(128, "gb200"))

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moectl.campaign.gates import thresholds
+from moectl.campaign.gates import overflow, step_lines, thresholds
 from moectl.facts.yaml_facts import read
 from moectl.render import templates
+from tests.support.programs import load
 
 LINE = (
     "I1130 15:26:49.461972 140264779340672 metric_logger.py:265] completed step: {step}, "
@@ -56,7 +57,7 @@ def rung(bundle: Path, *, ranks: int = 2, steps: int = 10, **changes: Any) -> Pa
 
 
 def asked(**changes: Any) -> dict[str, Any]:
-    held = {"rung": 16, "steps": 10, "overflow": read("climb.yaml")["overflow"]["pattern"]}
+    held = {"rung": 16, "steps": 10, "overflow": overflow(), "lines": step_lines("0.2.5")}
     return {**held, **thresholds({}), **changes}
 
 
@@ -137,6 +138,52 @@ def test_the_program_writes_its_verdict_and_ends_with_it(
         assert gate.main([str(folder / "asked.json"), str(out)]) == code
         assert json.loads(out.read_text())["passed"] is (code == 0)
         assert ("FAILED  finished" in capsys.readouterr().out) is bool(code)
+
+
+BOUNDARY = (
+    "I1130 15:26:49.461972 140264779340672 metric_logger.py:265] completed profiler "
+    "activation/deactivation step: {step}, total_weights: 8192, loss: 7.000\n"
+)
+RAMPUP = (
+    "I1130 15:26:49.461972 140264779340672 metric_logger.py:265] [Rampup Batch Size Phase], "
+    "completed step: {step}, seconds: 1.000, total_weights: 8192, loss: 7.000\n"
+)
+ECHO = "I1130 15:26:14.766125 1 pyconfig.py:591] Config param run_name: completed step: 99\n"
+
+
+def test_a_last_step_around_a_profile_was_reached(gate: ModuleType, tmp_path: Path) -> None:
+    bundle = rung(tmp_path, steps=9, text=BOUNDARY.format(step=9))
+    found = gate.verdict(bundle, asked(), [])
+    assert (found["passed"], failed(found)) == (True, [])
+    assert found["step_time_s"] == 1.0
+
+
+def test_steps_without_rates_do_not_spoil_those_of_the_others(
+    gate: ModuleType, tmp_path: Path
+) -> None:
+    bundle = rung(tmp_path, steps=9, text=RAMPUP.format(step=9))
+    found = gate.verdict(bundle, asked(), [])
+    assert (found["tflops"], found["tokens_per_s"]) == (100.0, 4000.0)
+    assert json.loads(json.dumps(found, allow_nan=False))["passed"]
+
+
+def test_an_echo_of_the_configuration_is_no_step(gate: ModuleType, tmp_path: Path) -> None:
+    found = gate.verdict(rung(tmp_path, steps=9, text=ECHO), asked(), [])
+    assert failed(found) == ["finished"]
+
+
+@pytest.mark.parametrize("release", read("log_formats.yaml")["releases"])
+@pytest.mark.parametrize("kind", ["step", "boundary"])
+def test_all_programs_know_the_lines_of_steps_that_the_log_reader_knows(
+    release: str, kind: str, gate: ModuleType
+) -> None:
+    words = step_lines(release)
+    line = f"I1130 15:26:49.4 1 metric_logger.py:265] {words[kind]}: 17, loss: 7.5"
+    assert gate.Lines(words).step(line) == (17, {"loss": 7.5})
+    for name in ("watchdog", "go_on"):
+        match = load(name).STEP.search(line)
+        assert match is not None
+        assert match.group(1) == "17"
 
 
 @given(st.lists(st.binary(max_size=120), max_size=20))

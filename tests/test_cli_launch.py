@@ -407,20 +407,3 @@ def test_bundles_go_to_the_folder_of_the_site(
     assert run_command(site.words("third", "held", "--set", "cluster.launcher=local")) in {2, 3}
     assert only(site)["id"] == record["id"]
     assert "sbatch" not in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("said", "hours"),
-    [
-        ("30", 0.5),
-        ("90:30", 1.5 + 30 / 3600),
-        ("01:30:00", 1.5),
-        ("2-12", 60.0),
-        ("2-12:30", 60.5),
-        ("1-00:00:36", 24.01),
-        ("0", None),
-        ("UNLIMITED", None),
-    ],
-)
-def test_time_limits_are_read_as_slurm_reads_them(said: str, hours: float | None) -> None:
-    assert action.hours(said) == (None if hours is None else pytest.approx(hours))

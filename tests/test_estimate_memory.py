@@ -18,6 +18,7 @@ from moectl.estimate.memory import (
     arguments,
     estimate,
     fraction_for,
+    fraction_of,
     largest_batch,
     pool,
     scheduler_limit,
@@ -218,6 +219,23 @@ def test_the_largest_batch_is_the_last_one_that_fits() -> None:
     assert made(per_device_batch_size=batch).total() <= limit
     assert made(per_device_batch_size=batch + 1).total() > limit
     assert largest_batch(values(), MESH, RELEASE, made().arguments) is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "share"),
+    [
+        ({}, 0.75),
+        ({"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.9"}, 0.9),
+        ({"XLA_CLIENT_MEM_FRACTION": "0.5"}, 0.5),
+        ({"XLA_PYTHON_CLIENT_MEM_FRACTION": 0.9, "XLA_CLIENT_MEM_FRACTION": 0.5}, 0.5),
+        ({"XLA_CLIENT_MEM_FRACTION": "much"}, 0.75),
+        ({"XLA_CLIENT_MEM_FRACTION": "1.5"}, 0.75),
+    ],
+)
+def test_the_fraction_is_that_of_the_variable_that_counts(
+    environment: dict[str, Any], share: float
+) -> None:
+    assert fraction_of(environment) == share
 
 
 def test_the_fraction_that_would_fit_is_the_one_that_was_seen_to_run() -> None:

@@ -26,6 +26,7 @@ from moectl.estimate.assessment import (
     least,
     prepare,
 )
+from moectl.estimate.memory import fraction_of
 from moectl.facts import hardware, maxtext
 from moectl.facts.yaml_facts import read
 from moectl.findings import Finding
@@ -33,7 +34,6 @@ from moectl.job import Job
 from moectl.settings.files import Preset
 from moectl.values import Hardware
 
-_FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 _SLOP = "xla_gpu_memory_limit_slop_factor"
 _UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 _GUIDE = "a YAML file can describe another one, see docs/estimates.md"
@@ -187,16 +187,13 @@ def _own_hardware(wishes: Wishes) -> Wishes:
 def request_of(job: Job, calibration: Mapping[str, float] | None = None) -> Request:
     """Return what a job is assessed for."""
     facts = read("memory.yaml")
-    fraction = float(facts["default_fraction"])
-    for name in reversed(_FRACTIONS):
-        if name in job.environment:
-            fraction = float(str(job.environment[name].value))  # judged when it was said
+    said = {name: value.value for name, value in job.environment.items()}
     slop = job.xla_flags[_SLOP].value if _SLOP in job.xla_flags else facts["default_slop"]
     return Request(
         hardware=job.hardware,
         ici={name: degree.ici for name, degree in job.mesh.degrees.items()},
         dcn={name: degree.dcn for name, degree in job.mesh.degrees.items()},
-        fraction=fraction,
+        fraction=fraction_of(said),
         slop=int(slop),
         calibration=calibration,
     )

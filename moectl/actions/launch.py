@@ -21,6 +21,7 @@ from moectl.launch.chain import begun, group
 from moectl.launch.record import RunRecord
 from moectl.launch.settle import moment, settle
 from moectl.launch.store import Store, run_id
+from moectl.render import limits
 from moectl.settings.bundle_names import LOCAL_PLAN, STARTED
 from moectl.settings.files import preset_names
 
@@ -37,7 +38,6 @@ _NAMES_A_SITE = ("launcher", "cluster.")
 # What may be asked for beside a bundle that is launched as it stands.
 _PLACE = frozenset({"cluster.kubernetes.context", "cluster.kubernetes.namespace"})
 _BESIDE_A_BUNDLE = frozenset({"launcher", *_PLACE})
-_TIME = re.compile(r"(?:(\d+)-(\d+)(?::(\d+))?(?::(\d+))?|(\d+)(?::(\d+))?(?::(\d+))?)")
 _OUTPUT = re.compile(r"^#SBATCH --output=(.+)$", re.MULTILINE)
 
 
@@ -69,8 +69,8 @@ class Planned:
     @property
     def gpu_hours(self) -> float | None:
         """Return GPUs times the time limit, in hours; None without a limit, as on this machine."""
-        limit = None if self.job.launcher == "local" else hours(self.job.cluster.time)
-        return None if limit is None else limit * self.job.gpus * self.links
+        limit = None if self.job.launcher == "local" else limits.seconds(self.job.cluster.time)
+        return None if limit is None else limit / 3600 * self.job.gpus * self.links
 
     @property
     def missing_secrets(self) -> list[str]:
@@ -324,26 +324,6 @@ def after(store: Store, backend: Backend, said: str) -> tuple[list[str], str]:
 def inside() -> Allocation | None:
     """Return the allocation that this process stands in."""
     return allocation(os.environ)
-
-
-def hours(said: str) -> float | None:
-    """Return a time limit as Slurm writes it in hours; None for one that is no limit.
-
-    Minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or
-    days-hours:minutes:seconds (sbatch --time).
-    """
-    match = _TIME.fullmatch(said)
-    if not match:
-        return None
-    days, *of_days, first, second, third = (int(text or 0) for text in match.groups())
-    if match[1] is not None:
-        parts = (days, *of_days)
-    elif match[7] is not None:
-        parts = (0, first, second, third)
-    else:
-        parts = (0, 0, first, second)
-    total = parts[0] * 24 + parts[1] + parts[2] / 60 + parts[3] / 3600
-    return total or None
 
 
 def placement(job: Job) -> str:

@@ -14,7 +14,7 @@ from moectl.actions.render import Rendered, render
 from moectl.environments import ensure, recipes
 from moectl.errors import BackendError, ValueUsageError
 from moectl.estimate.activations import COMPUTE_BYTES, sizes_of
-from moectl.estimate.memory import pool
+from moectl.estimate.memory import fraction_of, pool
 from moectl.evidence import prove_cache
 from moectl.evidence.hlo_collectives import tally
 from moectl.evidence.prove import Compiled, Request, compile_step
@@ -31,7 +31,6 @@ from moectl.settings.emit import flow
 from moectl.values import Origin
 
 FACTS = "prove.yaml"
-_FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 _OVERRIDE = "override_model_config"
 
 
@@ -305,12 +304,8 @@ def _releases(job: Job, found: Compiled) -> list[str]:
 
 def _pool(job: Job) -> int | None:
     visible = job.hardware.figures.get("hbm_visible_bytes")
-    said = job.environment.get(_FRACTION)
-    try:
-        fraction = float(said.value if said else read("memory.yaml")["default_fraction"])
-    except (TypeError, ValueError):
-        return None
-    return None if visible is None else pool(visible, fraction)
+    said = {name: value.value for name, value in job.environment.items()}
+    return None if visible is None else pool(visible, fraction_of(said))
 
 
 def _findings(proof: Proof) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from moectl.facts.yaml_facts import read
 from moectl.rules.rule import Rule, Rules
 
 _COMPILER = "the XLA of the CUDA plugin that compiled it"
@@ -36,7 +37,7 @@ EXCEEDS_POOL = Rule(
     "PRV112",
     "the compiled step fits the GPU, and not XLA's pool on it",
     "XLA takes its pool at the start and lives in it; the rest of the memory is not its own.",
-    "raise XLA_PYTHON_CLIENT_MEM_FRACTION, or make the step smaller",
+    f"raise {read('memory.yaml')['fractions'][0]}, or make the step smaller",
     "XLA's buffer assignment against the pool (facts/data/memory.yaml)",
     "warning",
     "later",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from moectl.actions.calibrations import known
 from moectl.actions.estimate import request_of
 from moectl.estimate.assessment import assess, prepare
 from moectl.facts.yaml_facts import read
@@ -66,13 +67,13 @@ def predicted_step_seconds(job: Job, store: Store | None = None) -> StepSeconds 
         for record in (store or Store()).list().records
         if (record.gpus, record.hardware) == (job.gpus, job.hardware.name)
     )
-    return _range(itertools.islice(alike, LOOKED_AT), wanted) or _estimated(job)
+    return _range(itertools.islice(alike, LOOKED_AT), wanted) or _estimated(job, store)
 
 
-def _estimated(job: Job) -> StepSeconds | None:
+def _estimated(job: Job, store: Store | None) -> StepSeconds | None:
     """Return the estimate's range; None for a decoder or a platform that it does not know."""
     prepared = prepare(job.effective, job.container.image.maxtext)
-    found = assess(prepared, job.effective, request_of(job)).time
+    found = assess(prepared, job.effective, request_of(job, known(job, store))).time
     if found is None:
         return None
     return StepSeconds(found.seconds("fast"), found.seconds("slow"), "estimated")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,19 @@ def thresholds(said: Mapping[str, float]) -> dict[str, float]:
     return {name: said.get(name, row["value"]) for name, row in read(_FACTS)["gates"].items()}
 
 
+def step_lines(release: str) -> dict[str, Any]:
+    """Return how a MaxText release writes the lines of steps."""
+    known = read("log_formats.yaml")
+    row = known["releases"].get(release) or known["releases"][known["default"]]
+    return {key: row[key] for key in ("step", "boundary", "fields")}
+
+
+def overflow() -> str:
+    """Return a pattern of the lines that tell of a receive buffer that was too small."""
+    lines = read("report.yaml")["lines"]
+    return "|".join(re.escape(lines[name]["needle"]) for name in read(_FACTS)["overflow"])
+
+
 def files(folder: Path, climb: Climb, index: int, job: Job) -> dict[str, str]:
     """Return the files of the gate of a rung.
 
@@ -37,7 +51,8 @@ def files(folder: Path, climb: Climb, index: int, job: Job) -> dict[str, str]:
         "rung": rung.gpus,
         "bundle": str(bundle_of(folder, rung)),
         "steps": steps if isinstance(steps, int) else None,
-        "overflow": facts["overflow"]["pattern"],
+        "overflow": overflow(),
+        "lines": step_lines(job.container.image.maxtext),
         **climb.thresholds,
     }
     directives = [

@@ -291,6 +291,21 @@ def _plain_parameters(values: Mapping[str, Any]) -> int | None:
     return layers * (attention + emb * mlp * (len(activations) + 1))
 
 
+def fraction_of(environment: Mapping[str, Any]) -> float:
+    """Return the share of GPU memory that XLA's pool takes.
+
+    Args:
+        environment: variables to their values; what no share can be counts as not said.
+    """
+    facts = read("memory.yaml")
+    said = next((environment[name] for name in facts["fractions"] if name in environment), None)
+    try:
+        found = float(str(said))
+    except ValueError:
+        found = 0.0
+    return found if 0 < found <= 1 else float(facts["default_fraction"])
+
+
 def pool(visible: int, fraction: float) -> int:
     """Return the bytes of XLA's pool on a GPU with `visible` bytes at a memory fraction."""
     return int((visible - read("memory.yaml")["context_bytes"]) * fraction)

@@ -93,7 +93,7 @@ def _image(job: Job) -> Iterator[UsageError]:
 def _folders(job: Job) -> Iterator[UsageError]:
     """Yield folders that would vanish with the pods although they are to outlive them."""
     said = {"compilation_cache": job.cache_directory}
-    if limits.checkpoints(job):
+    if limits.long_run(job):
         said["output_directory"] = job.output_directory
     for name, path in said.items():
         remote = "://" in path

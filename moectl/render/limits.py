@@ -18,14 +18,18 @@ _CHECKPOINTS = ("enable_checkpointing", "enable_autocheckpoint")
 
 
 def seconds(limit: str) -> int | None:
-    """Return a time limit as Slurm writes it, in s; None for one without an end."""
+    """Return a time limit as Slurm writes it, in s; None for one without an end, as 0 is.
+
+    Minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes or
+    days-hours:minutes:seconds (sbatch --time).
+    """
     match = _TIME.fullmatch(limit.strip())
     if match is None:
         return None
     parts = [int(part) for part in match["rest"].split(":")]
     units = _WITH_DAYS if match["days"] else _WITHOUT[len(parts)]
     whole = sum(part * unit for part, unit in zip(parts, units, strict=False))
-    return whole + 86400 * int(match["days"] or 0)
+    return whole + 86400 * int(match["days"] or 0) or None
 
 
 def watchdog(job: Job) -> list[str]:
@@ -58,11 +62,6 @@ def _compiled_until(job: Job) -> int:
 def saves(job: Job) -> bool:
     """Return whether a job writes a checkpoint when it is told to end."""
     return all(_said(job, key) is True for key in _CHECKPOINTS)
-
-
-def checkpoints(job: Job) -> bool:
-    """Return whether a job writes checkpoints."""
-    return _said(job, _CHECKPOINTS[0]) is True
 
 
 def signal(job: Job) -> str:

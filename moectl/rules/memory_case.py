@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,11 @@ if TYPE_CHECKING:
     from moectl.estimate.memory import Estimate
     from moectl.values import Hardware
 
-FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 BATCH = "per_device_batch_size"
 ACCUMULATION = "gradient_accumulation_steps"
 CAPACITY = "capacity_factor"
 GIB = 1 << 30
 _USUAL_FACTOR = 1.25  # that of the models' own papers; above it the buffers stand out
-_COMMON_FRACTION = 0.93  # that of the runs in facts/data/memory.yaml
 _UNIFIED = "TF_FORCE_UNIFIED_MEMORY"  # with it the pool may reach into host memory
 _SLOP = "--xla_gpu_memory_limit_slop_factor="
 
@@ -77,13 +75,20 @@ def _case(w: Workload) -> Case | None:
     return Case(found, mesh, w.hardware, visible, known, memory.pool(visible, most))
 
 
+def fractions() -> Sequence[str]:
+    """Return the variables that say the memory fraction, the one that counts first."""
+    from moectl.facts.yaml_facts import read  # noqa: PLC0415
+
+    return list(read("memory.yaml")["fractions"])
+
+
 def fraction_of(w: Workload) -> float | bool | None:
     """Return the memory fraction in force; None when it is open, False when it is faulty.
 
     A script that sets none of the variables runs with whatever its submitter or image sets, so
     only a value that is written counts.
     """
-    texts = [w.environment[name] for name in FRACTIONS if name in w.environment]
+    texts = [w.environment[name] for name in fractions() if name in w.environment]
     if not texts or not texts[0].known:
         return None
     try:
@@ -226,7 +231,7 @@ def advice(w: Workload, found: Case, most: int | None) -> str:
         advice += _batches(w, found, float(batch))
         needed = fraction_needed(found, found.estimate.total())
         if needed <= _largest_fraction():
-            advice.append(f"{FRACTIONS[0]}={needed:g} would hold it")
+            advice.append(f"{fractions()[0]}={needed:g} would hold it")
     extra = next((t for t in found.estimate.terms if t.name == "gradient accumulation"), None)
     if extra is not None:
         advice.append(
@@ -245,7 +250,7 @@ def _batches(w: Workload, found: Case, batch: float) -> list[str]:
     """Say the largest batch that should fit, at the fractions that come into question."""
     from moectl.estimate import memory  # noqa: PLC0415
 
-    shares = (found.fraction,) if found.fraction else (_default_fraction(), _COMMON_FRACTION)
+    shares = (found.fraction,) if found.fraction else (_default_fraction(), fact("common_fraction"))
     said = []
     for share in shares:
         limit = memory.pool(found.visible, share)
