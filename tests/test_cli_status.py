@@ -27,7 +27,6 @@ def scheduler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scheduler:
     """The scheduler that every run of this test has."""
     told = Scheduler()
     monkeypatch.setenv("MOECTL_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(runs, "Slurm", lambda: told)
     monkeypatch.setitem(runs._MAKERS, "slurm", lambda _: told)
     monkeypatch.setattr("time.time", lambda: NOW)
     return told

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from moectl.__main__ import main
+from moectl.cli.text import json_text
 from tests.support.traces import xspace
 
 
@@ -85,3 +86,8 @@ def test_what_cannot_be_read_is_a_sentence(
     captured = capsys.readouterr()
     assert said in captured.err
     assert captured.out == ""
+
+
+def test_numbers_that_json_has_not_are_told_as_text() -> None:
+    text = json_text({"a": [float("nan"), 1.5], "b": (float("inf"),)})
+    assert json.loads(text) == {"a": ["nan", 1.5], "b": ["inf"]}

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from moectl.actions.estimate import request_of
@@ -303,11 +303,12 @@ def test_a_range_is_ordered_and_its_terms_add_up(
     model: str, mesh: dict[str, int], changes: dict[str, Any]
 ) -> None:
     found = drawn(model, mesh, changes)
-    if found is not None:
-        assert 0 < found.low <= found.middle <= found.high
-        assert found.middle == sum(term.bytes for term in found.terms)
-        assert min(found.arguments, found.host) >= 0
-        assert found.arguments <= found.weights + found.moments
+    assume(found is not None)
+    assert found is not None
+    assert 0 < found.low <= found.middle <= found.high
+    assert found.middle == sum(term.bytes for term in found.terms)
+    assert min(found.arguments, found.host) >= 0
+    assert found.arguments <= found.weights + found.moments
 
 
 @given(MODELS, MESHES, CHANGES, st.sampled_from([
@@ -319,14 +320,16 @@ def test_more_batch_sequence_accumulation_or_capacity_never_takes_less(
     model: str, mesh: dict[str, int], changes: dict[str, Any], grown: tuple[str, int]
 ) -> None:
     key, factor = grown
-    if changes[key] > 0:  # a factor below zero means something else
-        small = drawn(model, mesh, changes)
-        large = drawn(model, mesh, changes | {key: changes[key] * factor})
-        if small is not None and large is not None:
-            assert large.arguments == small.arguments
-            assert large.low >= small.low
-            assert large.middle >= small.middle
-            assert large.high >= small.high
+    assume(changes[key] > 0)  # a factor below zero means something else
+    small = drawn(model, mesh, changes)
+    large = drawn(model, mesh, changes | {key: changes[key] * factor})
+    assume(small is not None and large is not None)
+    assert small is not None
+    assert large is not None
+    assert large.arguments == small.arguments
+    assert large.low >= small.low
+    assert large.middle >= small.middle
+    assert large.high >= small.high
 
 
 @given(MODELS, MESHES, CHANGES, st.sampled_from(["fsdp", "expert", "data"]))
@@ -336,9 +339,11 @@ def test_more_gpus_never_hold_more_arguments_each(
 ) -> None:
     small = drawn(model, mesh, changes)
     large = drawn(model, mesh | {axis: mesh[axis] * 2}, changes)
-    if small is not None and large is not None:
-        assert large.arguments <= small.arguments
-        assert large.weights <= small.weights
+    assume(small is not None and large is not None)
+    assert small is not None
+    assert large is not None
+    assert large.arguments <= small.arguments
+    assert large.weights <= small.weights
 
 
 POLICIES = sorted(set(FACTS["policies"]) - {"custom", "full"})

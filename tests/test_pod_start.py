@@ -53,6 +53,7 @@ def two_nodes(**changes: Any) -> Job:
     return replace(on(jobs.job(hardware, 2, slice_gpus=2)), **changes)
 
 
+@contextlib.contextmanager
 def started(
     stub: Path, behaviour: str, job: Job | None = None, **changes: Any
 ) -> Iterator[pods.Pods]:
@@ -69,10 +70,9 @@ def started(
 
 def ran(stub: Path, behaviour: str, job: Job | None = None, **changes: Any) -> Any:
     """Run all pods; return (exit codes, pods)."""
-    for found in started(stub, behaviour, job, **changes):
+    with started(stub, behaviour, job, **changes) as found:
         codes = found.run(60)
         return codes, found
-    raise AssertionError
 
 
 def note(stub: Path, rank: int) -> Any:
@@ -125,7 +125,7 @@ def test_output_stands_behind_its_rank_and_in_its_log(stub: Path) -> None:
 
 
 def test_variables_of_another_launcher_are_kept_out(stub: Path) -> None:
-    for found in started(stub, ""):
+    with started(stub, "") as found:
         found.start(0, OMPI_MCA_orte_hnp_uri="x", SLURM_NNODES="9")
         found.start(1)
         assert found.wait(60) == [0, 0]
@@ -176,7 +176,7 @@ def test_the_first_failure_ends_the_pod_with_the_code_that_decides_a_restart(
     what: str, stub: Path
 ) -> None:
     behaviour, code, text = ENDS[what]
-    for found in started(stub, behaviour):
+    with started(stub, behaviour) as found:
         found.start(0)
         found.start(1)
         assert found.started[0].wait(60) == code, found.output(0)
@@ -187,7 +187,7 @@ def test_processes_that_will_not_end_are_ended(stub: Path) -> None:
     behaviour = (
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nif rank == 0: sys.exit(3)\ntime.sleep(120)"
     )
-    for found in started(stub, behaviour):
+    with started(stub, behaviour) as found:
         found.start(0)
         found.start(1)
         assert found.started[0].wait(60) == 3
@@ -198,7 +198,7 @@ def test_a_pod_that_is_told_to_end_does_not_count_as_done(stub: Path) -> None:
         "def end(*_): print('saved'); sys.exit(0)\n"
         "signal.signal(signal.SIGTERM, end)\nprint('ready')\ntime.sleep(60)"
     )
-    for found in started(stub, behaviour):
+    with started(stub, behaviour) as found:
         found.start(0)
         found.start(1)
         deadline = time.monotonic() + 60
@@ -212,7 +212,7 @@ def test_a_pod_that_is_told_to_end_does_not_count_as_done(stub: Path) -> None:
 
 
 def test_a_pod_that_waits_for_the_others_can_be_told_to_end(stub: Path) -> None:
-    for found in started(stub, ""):
+    with started(stub, "") as found:
         process = found.start(0)
         time.sleep(2)
         process.send_signal(signal.SIGTERM)
@@ -235,7 +235,7 @@ def test_a_pod_that_waits_for_the_others_can_be_told_to_end(stub: Path) -> None:
     ],
 )
 def test_what_strangers_say_where_pods_meet_is_nothing(said: bytes, stub: Path) -> None:
-    for found in started(stub, ""):
+    with started(stub, "") as found:
         found.start(0)
         with connected(found) as stranger, contextlib.suppress(OSError):
             stranger.sendall(said)
@@ -246,7 +246,7 @@ def test_what_strangers_say_where_pods_meet_is_nothing(said: bytes, stub: Path) 
 
 @pytest.mark.parametrize("alone", [0, 1])
 def test_pods_that_never_come_are_named_and_another_try_is_left(alone: int, stub: Path) -> None:
-    for found in started(stub, "", join_seconds=2):
+    with started(stub, "", join_seconds=2) as found:
         assert found.start(alone).wait(60) == 75
         said = found.output(alone)
         assert ("1 of 2 pods did not come in 2 s: 1" if alone == 0 else "pod 0 (localhost)") in said
@@ -254,7 +254,7 @@ def test_pods_that_never_come_are_named_and_another_try_is_left(alone: int, stub
 
 def test_a_pod_that_lost_its_answer_is_told_again(stub: Path) -> None:
     said = {"index": 1, "jobset": pods.JOBSET, "restart": "0", "row": "node-1 -"}
-    for found in started(stub, "time.sleep(60)"):
+    with started(stub, "time.sleep(60)") as found:
         found.start(0)
         answers = []
         for _ in range(2):
@@ -267,7 +267,7 @@ def test_a_pod_that_lost_its_answer_is_told_again(stub: Path) -> None:
 
 def test_a_pod_that_comes_twice_is_taken_as_it_came_last(stub: Path) -> None:
     said = {"index": 1, "jobset": pods.JOBSET, "restart": "0", "row": "node-1 -"}
-    for found in started(stub, "", of_four("")):
+    with started(stub, "", of_four("")) as found:
         found.start(0)
         with connected(found) as lost:
             lost.sendall(json.dumps(said).encode() + b"\n")
@@ -291,7 +291,7 @@ def test_ranks_follow_the_nvlink_domains(cliques: str, order: list[int], stub: P
     smi.parent.mkdir()
     smi.write_text(SMI)
     smi.chmod(0o755)
-    for found in started(stub, "", of_four(cliques)):
+    with started(stub, "", of_four(cliques)) as found:
         path = f"{smi.parent}:/usr/bin:/bin"
         for index, clique in enumerate(cliques):
             found.start(index, CLIQUE=clique, PATH=path)
@@ -308,7 +308,7 @@ def test_domains_that_make_no_whole_slices_stop_all_pods_with_the_arithmetic(stu
     smi.parent.mkdir()
     smi.write_text(SMI)
     smi.chmod(0o755)
-    for found in started(stub, "", of_four("")):
+    with started(stub, "", of_four("")) as found:
         for index, clique in enumerate("1112"):
             found.start(index, CLIQUE=clique, PATH=f"{smi.parent}:/usr/bin:/bin")
         assert found.wait(60) == [78, 78, 78, 78]
@@ -334,7 +334,7 @@ def test_a_process_that_says_why_and_hangs_gets_the_code_of_that(stub: Path) -> 
     words = ["--settle=1", "--start=60", "--step=60", "--factor=1", "--end=60", "--grace=1"]
     words += ["--every=0.5", "--stacks=2", "--per-node=2"]
     behaviour = "if rank == 2: print('Aborting training due to NaN loss.', flush=True)\n"
-    for found in started(stub, f"{behaviour}time.sleep(120)", watchdog=words):
+    with started(stub, f"{behaviour}time.sleep(120)", watchdog=words) as found:
         found.start(0)
         found.start(1)
         assert found.started[1].wait(60) == 80, found.output(1)
@@ -344,7 +344,7 @@ def test_a_process_that_says_why_and_hangs_gets_the_code_of_that(stub: Path) -> 
 def test_the_record_of_the_run_holds_no_secret(stub: Path) -> None:
     job = replace(two_nodes(), secrets=("HF_TOKEN",))
     job = on(job, secret="moectl")  # noqa: S106 - the name of a Secret
-    for found in started(stub, "time.sleep(3)", job):
+    with started(stub, "time.sleep(3)", job) as found:
         found.start(0, HF_TOKEN="hf_canary")  # noqa: S106
         found.start(1)
         assert found.wait(90) == [0, 0]

@@ -84,7 +84,7 @@ def test_the_json_of_pieces_is_the_json_of_a_list() -> None:
     checked = (Checked("a", "config"), Checked("b", "script", "", ("said",)))
     text = rendered(Report((fault, fault), checked, 3), "json")
     data = json.loads(text)
-    assert text == json.dumps(data, indent=2) + "\n" or '"told": []' in text
+    assert text == json.dumps(data, indent=2) + "\n"
     assert len(data["findings"]) == 1
     assert [one["name"] for one in data["checked"]] == ["a", "b"]
     assert data["suppressed"] == 3

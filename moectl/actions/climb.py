@@ -17,7 +17,6 @@ from moectl.actions.plan import Wishes
 from moectl.actions.render import Rendered, write
 from moectl.campaign.gates import files, thresholds
 from moectl.campaign.ladder import (
-    FILE,
     Climb,
     Rung,
     bundle_of,
@@ -151,19 +150,6 @@ def resume(
             _write_rung(folder, climb, index, _rendered(climb.target, wishes, old.gpus, climb.name))
         save(root(store.root), climb)
     return _advance(store, backend, climb)
-
-
-def ladders(store: Store) -> list[Climb]:
-    """Return all climbs, oldest first; those that cannot be read are left out."""
-    from moectl.campaign.ladder import read  # noqa: PLC0415
-
-    found = []
-    for path in root(store.root).glob(f"*/{FILE}"):
-        try:
-            found.append(read(path))
-        except MoectlError:
-            continue
-    return sorted(found, key=lambda climb: climb.created)
 
 
 def _advance(store: Store, backend: Backend, climb: Climb) -> Ladder:

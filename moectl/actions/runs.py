@@ -12,11 +12,8 @@ from moectl.actions.chain_state import DONE, state_of_chain
 from moectl.errors import BackendError, UnknownNameError
 from moectl.launch import chain, submit
 from moectl.launch.backend import Backend, JobState
-from moectl.launch.kubernetes import Kubernetes
-from moectl.launch.local import Local
 from moectl.launch.record import RunRecord
 from moectl.launch.settle import Survey, age, settle
-from moectl.launch.slurm import Slurm
 from moectl.launch.store import Broken, Store
 from moectl.logs.tail import tail_state
 
@@ -25,10 +22,29 @@ FIRST_LOOK, LAST_LOOK, GROWTH = 1.0, 30.0, 1.5
 # Looks in a row that nobody answered, after which following ends.
 UNANSWERED = 20
 
+
+def _slurm(_: Store) -> Backend:
+    from moectl.launch.slurm import Slurm  # noqa: PLC0415 - of the runs' own launchers only
+
+    return Slurm()
+
+
+def _local(store: Store) -> Backend:
+    from moectl.launch.local import Local  # noqa: PLC0415
+
+    return Local(store.root)
+
+
+def _kubernetes(store: Store) -> Backend:
+    from moectl.launch.kubernetes import Kubernetes  # noqa: PLC0415
+
+    return Kubernetes(store.root)
+
+
 _MAKERS: dict[str, Callable[[Store], Backend]] = {
-    "slurm": lambda _: Slurm(),
-    "local": lambda store: Local(store.root),
-    "kubernetes": lambda store: Kubernetes(store.root),
+    "slurm": _slurm,
+    "local": _local,
+    "kubernetes": _kubernetes,
 }
 
 

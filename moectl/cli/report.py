@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moectl.cli.text import say
+from moectl.cli.text import json_text, say
 from moectl.errors import UsageError, ValueUsageError
 from moectl.reports.escape import printable_lines
 
@@ -49,7 +49,7 @@ def run(
 
         text = page(found)
     elif chosen == "json":
-        text = _json(forms.as_dict(found, explain=explain))
+        text = json_text(forms.as_dict(found, explain=explain))
     elif chosen == "csv":
         text = forms.as_csv(found)
     else:
@@ -96,7 +96,9 @@ def compare(
     wish = _wish(hardware, precision, None)
     found = made(inputs, limit, _allowed(allow), wish, maxtext or "")
     if format == "json":
-        text = _json([each.as_dict() for each in found])
+        from moectl.report.forms import seen  # noqa: PLC0415
+
+        text = json_text(seen([each.as_dict() for each in found]))
     else:
         lines = []
         for each in found:
@@ -126,7 +128,9 @@ def scaling(
 
     found = made(inputs, _allowed(allow), _wish(hardware, precision, None), maxtext or "")
     if format == "json":
-        text = _json(found.as_dict())
+        from moectl.report.forms import seen  # noqa: PLC0415
+
+        text = json_text(seen(found.as_dict()))
     elif format == "html":
         text = page(found)
     else:
@@ -137,14 +141,6 @@ def scaling(
 
         _draw((plot(found), efficiency_plot(found)), plots)
     return 0
-
-
-def _json(value: object) -> str:
-    import json  # noqa: PLC0415
-
-    from moectl.report.forms import seen  # noqa: PLC0415
-
-    return json.dumps(seen(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def _put(text: str, output: str | None) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any
 
 from moectl.findings import Finding
@@ -17,7 +18,24 @@ def say(line: str = "") -> None:
 
 def say_json(value: Any) -> None:
     """Print the answer as JSON."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Return JSON text that strict readers take: numbers that JSON has not are told as text."""
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_told(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return f"{text}\n"
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {key: _told(held) for key, held in value.items()}
+    return [_told(held) for held in value] if isinstance(value, list | tuple) else value
 
 
 def say_findings(findings: Iterable[Finding], stream: Any = None) -> None:

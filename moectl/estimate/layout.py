@@ -178,10 +178,6 @@ class Layout:
             total += leaf.elements * top_k // experts if routed else leaf.elements
         return total
 
-    def experts_elements(self) -> int:
-        """Return the elements of all routed experts."""
-        return sum(leaf.elements for leaf in self.leaves if _EXPERTS in leaf.axes)
-
     def narrowed(self, mesh: Mapping[str, int]) -> Layout:
         """Return the layout under the rules that moectl narrows for a mesh; itself if none."""
         if self.divides(mesh):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from moectl.job import Job
 from moectl.render.config import config_yml
-from moectl.render.kubernetes import manifest
-from moectl.render.local import local_files
 from moectl.render.lock import lock_yaml
 from moectl.render.programs import beside, programs
 from moectl.render.slurm import launch_script
@@ -18,10 +16,14 @@ def _slurm(job: Job) -> dict[str, str]:
 
 
 def _local(job: Job) -> dict[str, str]:
+    from moectl.render.local import local_files  # noqa: PLC0415 - this launcher's alone
+
     return {**local_files(job), **beside()}
 
 
 def _kubernetes(job: Job) -> dict[str, str]:
+    from moectl.render.kubernetes import manifest  # noqa: PLC0415 - this launcher's alone
+
     return {MANIFEST: manifest(job, lock_yaml(job, digest()))}
 
 
