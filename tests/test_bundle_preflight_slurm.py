@@ -1,14 +1,13 @@
 """The preflight under a real Slurm, with real JAX in every process, on CPU.
 
 What a process suffers is done to it from outside: the Python of the cluster is a script that may
-change the variables of one process, stop it most of the time, or not start it. MaxText is a
+change the variables of one process, let it sleep at its work, or not start it. MaxText is a
 stand-in that notes that it was started; tests/test_training_real.py has the real one.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,22 +30,21 @@ case $1 in
 esac
 exec {python} "$@"
 """
-# Stops a process for most of the time, while it does the first work of its own.
-SLOWER = """
-import json, os, signal, sys, time
-pid, path = int(sys.argv[1]), sys.argv[2]
-def begun():
-    try:
-        return json.load(open(path)).get("work")
-    except (OSError, ValueError):
-        return None
-while os.getppid() == pid and begun() is None:
-    time.sleep(0.01)
-while os.getppid() == pid and begun() == {}:
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(1.5)
-    os.kill(pid, signal.SIGCONT)
-    time.sleep(0.03)
+# Lets a process sleep in each run of the first work of its own: the one that does not count, and
+# the repeats. It is slow however busy the machine is.
+SLOWED = """
+import runpy, sys, time
+left = 1 + 3
+def slow(frame, event, _):
+    global left
+    code = frame.f_code
+    own = code.co_filename.endswith("preflight.py") and code.co_name == "<lambda>"
+    if event == "call" and left and own and not code.co_argcount:
+        left -= 1
+        time.sleep(3)
+sys.argv = sys.argv[1:]
+sys.setprofile(slow)
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
@@ -63,17 +61,14 @@ class Site:
 
     def slowed(self, condition: str) -> str:
         """Return the behaviour that slows the processes of a condition of the shell."""
-        slower = self.folder / "slower.py"
-        return (
-            f'if {condition}; then {sys.executable} {slower} $$ "$2/rank-$SLURM_PROCID.json" & fi'
-        )
+        return f'if {condition}; then set -- {self.folder / "slowed.py"} "$@"; fi'
 
     def run(
         self, bundle: Path, behaviour: str = "", *, after: int = 60, **changes: Any
     ) -> Finished:
         job = self.job(**changes)
         files = {"launch.sbatch": launch_script(job), "config.yml": "a: 1\n", **programs(job)}
-        # On a loaded machine a process that is stopped most of the time needs more than a minute.
+        # On a loaded machine a process that is slowed needs more than a minute.
         for name, text in files.items():
             files[name] = text.replace("'limit': 60,", "'limit': 240,")
             files[name] = files[name].replace("'repeats': 5,", "'repeats': 3,")
@@ -107,7 +102,7 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     require("slurm-cluster")
     folder = tmp_path_factory.mktemp("programs")
-    (folder / "slower.py").write_text(SLOWER)
+    (folder / "slowed.py").write_text(SLOWED)
     text = PYTHON.format(behaviour=folder / "behaviour", python=require("maxtext"))
     (folder / "python3").write_text(text)
     (folder / "python3").chmod(0o755)
