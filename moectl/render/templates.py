@@ -91,6 +91,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        optimized=False,  # each template is used once: folding its constants costs more
     )
     environment.filters.update(quote=quote, sbatch=sbatch, comment=comment)
     return environment
