@@ -7,11 +7,14 @@ it is unresolved: no -1, no profile reference, no preset reference.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from moectl.findings import Finding
-from moectl.job_kubernetes import Kubernetes
 from moectl.values import Hardware, Image, Plain, Value
+
+if TYPE_CHECKING:
+    from moectl.job_kubernetes import Kubernetes
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class Cluster:
         preflight_retry: whether it is done once more without the nodes it names.
         devices: "gpu", "cpu" or empty: what the local launcher trains on.
         processes: processes of the local launcher on CPU devices.
-        kubernetes: what only Kubernetes reads.
+        of_kubernetes: what only Kubernetes reads; None where nothing of it is said.
     """
 
     name: str = ""
@@ -150,7 +153,16 @@ class Cluster:
     preflight_retry: bool = False
     devices: str = ""
     processes: int = 1
-    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+    of_kubernetes: Kubernetes | None = None
+
+    @property
+    def kubernetes(self) -> Kubernetes:
+        """What only Kubernetes reads, defaults where nothing is said."""
+        if self.of_kubernetes is not None:
+            return self.of_kubernetes
+        from moectl.job_kubernetes import Kubernetes  # noqa: PLC0415 - start-up time
+
+        return Kubernetes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from moectl.findings import Finding
 from moectl.rules.kubernetes import RULES
 from moectl.rules.kubernetes_read import platform_of
-from moectl.settings.sources import read_source
+from moectl.settings.sources.read import read_source
 from moectl.workload import Workload
 
 

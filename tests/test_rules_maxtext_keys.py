@@ -12,7 +12,7 @@ from moectl.facts.versions import key_verdict
 from moectl.findings import Finding
 from moectl.rules.maxtext_names import announced
 from moectl.rules.maxtext_verdict import all_rules, refused, workload
-from moectl.settings.sources.source import Written
+from moectl.settings.sources.written import Written
 from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN, Text, Workload
 

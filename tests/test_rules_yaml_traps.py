@@ -15,7 +15,7 @@ from moectl.findings import Finding
 from moectl.rules.kubernetes import RULES as KUBERNETES
 from moectl.rules.rule import STAGES
 from moectl.rules.yaml_traps import RULES
-from moectl.settings.sources import read_source
+from moectl.settings.sources.read import read_source
 from moectl.workload import Workload
 
 RELEASE = releases()[-1]

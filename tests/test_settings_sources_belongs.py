@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moectl.facts.maxtext import load, releases
-from moectl.settings.sources import detect, read_source
 from moectl.settings.sources.belongs import belongs, near_key
+from moectl.settings.sources.detect import detect
+from moectl.settings.sources.read import read_source
 
 CATALOGUE = load(releases()[-1])
 FOREIGN = {

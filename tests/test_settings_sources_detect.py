@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moectl.settings.sources import KINDS, detect
+from moectl.settings.sources.detect import KINDS, detect
 
 PRESETS = Path(__file__).parent.parent / "presets"
 TEXTS: dict[str, tuple[str, str]] = {

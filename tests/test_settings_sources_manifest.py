@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from moectl.settings.sources import Part, Source, read_source
 from moectl.settings.sources.manifest import SEEN
+from moectl.settings.sources.read import read_source
+from moectl.settings.sources.source import Part, Source
 from moectl.settings.sources.templated import HOLE, make_plain
 from moectl.workload import MARK, UNKNOWN
 

@@ -9,8 +9,8 @@ import pytest
 from moectl.facts.maxtext import load, releases
 from moectl.facts.own_configs import content
 from moectl.findings import Finding
-from moectl.settings.sources import Written
 from moectl.settings.sources.maxtext_yaml import ConfigFile, own_configs, read_config
+from moectl.settings.sources.written import Written
 from moectl.workload import UNKNOWN
 
 CATALOGUE = load(releases()[-1])

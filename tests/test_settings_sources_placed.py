@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from moectl.findings import Finding
 from moectl.settings.sources.placed import UNKNOWN_WORD, Inner, Mover
-from moectl.settings.sources.source import Written
+from moectl.settings.sources.written import Written
 from moectl.values import Origin, Value
 from moectl.workload import MARK, Manifest, Option, Piece, Step, Text
 

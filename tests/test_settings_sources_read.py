@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from moectl.settings.sources import Source, read_source
-from moectl.settings.sources.read import LONGEST_LINE
+from moectl.settings.sources.read import LONGEST_LINE, read_source
+from moectl.settings.sources.source import Source
 from moectl.settings.text_file import MAX_BYTES
 from moectl.workload import UNKNOWN
 

@@ -88,7 +88,7 @@ def _is_wanted(path: Path) -> bool:
 
 def _holds_settings(path: Path) -> bool:
     """Whether a text is flags of XLA, or variables and nothing else."""
-    from moectl.settings.sources import detect  # noqa: PLC0415
+    from moectl.settings.sources.detect import detect  # noqa: PLC0415
 
     head = _head(path)
     if b"=" not in head:

@@ -154,7 +154,7 @@ def _content(name: str) -> str:
 
 def _judged(name: str, text: str, the_basis: Basis, *, searched: bool = False) -> Outcome:
     """Judge a text; a fault of reading is a finding as well."""
-    from moectl.settings.sources import detect  # noqa: PLC0415
+    from moectl.settings.sources.detect import detect  # noqa: PLC0415
 
     kind = "flags" if name == FLAGS else detect(name, text)
     told: tuple[str, ...] = ()
@@ -225,7 +225,7 @@ def _foreign(
     """Judge a file that is not of moectl."""
     from moectl.resolve.workload import workload  # noqa: PLC0415
     from moectl.rules.registry import judged  # noqa: PLC0415
-    from moectl.settings.sources import read_source  # noqa: PLC0415
+    from moectl.settings.sources.read import read_source  # noqa: PLC0415
 
     source = read_source(name, text, opener(name), kind)
     # A broken file of another program in a folder is nobody's fault here.
@@ -253,7 +253,7 @@ def _only_in(
     from moectl.resolve.workload import workload  # noqa: PLC0415
     from moectl.rules.registry import judged  # noqa: PLC0415
     from moectl.settings.shell import soften  # noqa: PLC0415
-    from moectl.settings.sources import read_source  # noqa: PLC0415
+    from moectl.settings.sources.read import read_source  # noqa: PLC0415
 
     source = read_source(name, text, opener(name), kind, world=world)
     found = list(source.findings)

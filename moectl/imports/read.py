@@ -8,7 +8,8 @@ from typing import Any
 
 from moectl.errors import UsageError, shown
 from moectl.resolve.workload import Basis, workload
-from moectl.settings.sources import detect, read_source
+from moectl.settings.sources.detect import detect
+from moectl.settings.sources.read import read_source
 from moectl.workload import Workload
 
 _CONFIG = "MaxText config"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moectl.errors import UnknownNameError, UsageError, is_token, shown
 from moectl.facts.images import image as image_facts
 from moectl.facts.xla import XlaCatalogue
 from moectl.facts.yaml_facts import read
 from moectl.job import Checkout, Cluster, Container, Mount
-from moectl.resolve.kubernetes import kubernetes
 from moectl.resolve.merge import Effective
 from moectl.settings.flatten import place, raise_all
 from moectl.settings.setting import Layer
 from moectl.values import Hardware, Image, Origin, Value
+
+if TYPE_CHECKING:
+    from moectl.job_kubernetes import Kubernetes
 
 # Keys of a profile that are a variable by another name: a list there, joined by commas here.
 _NETWORK = {"socket_interfaces": "NCCL_SOCKET_IFNAME", "ib_hcas": "NCCL_IB_HCA"}
@@ -288,5 +290,13 @@ def cluster(effective: Effective, hardware: Hardware) -> Cluster:
         cpus_per_task=cpus,
         directives=tuple(effective.get("cluster.directives") or ()),
         architecture=architecture or "",
-        kubernetes=kubernetes(effective),
+        of_kubernetes=_kubernetes(effective),
     )
+
+
+def _kubernetes(effective: Effective) -> Kubernetes | None:
+    if not effective.section("cluster.kubernetes"):
+        return None
+    from moectl.resolve.kubernetes import kubernetes  # noqa: PLC0415 - start-up time
+
+    return kubernetes(effective)

@@ -15,7 +15,7 @@ from moectl.workload import UNKNOWN, Layout, Workload
 if TYPE_CHECKING:
     from moectl.facts.maxtext import Catalogue
     from moectl.facts.probed import Probed
-    from moectl.settings.sources import Part
+    from moectl.settings.sources.source import Part
 
 
 @dataclass(frozen=True, slots=True)

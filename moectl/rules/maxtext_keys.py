@@ -28,7 +28,7 @@ from moectl.rules.maxtext_words import (
 )
 from moectl.rules.rule import Fault, rules
 from moectl.rules.yaml_traps import word_read_as_boolean
-from moectl.settings.sources.source import Written
+from moectl.settings.sources.written import Written
 from moectl.values import Origin
 from moectl.workload import UNKNOWN, Workload
 

@@ -9,8 +9,8 @@ from moectl.errors import MoectlError, shown
 from moectl.facts import maxtext
 from moectl.facts.maxtext_key import Key, split_type
 from moectl.rules.rule import Fault, rules
-from moectl.settings.sources.belongs import MODEL_FILE
-from moectl.settings.sources.source import Written
+from moectl.settings.sources.kinds import MODEL_FILE
+from moectl.settings.sources.written import Written
 from moectl.values import Value
 from moectl.workload import UNKNOWN, Workload
 

@@ -20,8 +20,8 @@ from moectl.rules import model_files
 from moectl.rules.maxtext_checks import finite_batch
 from moectl.rules.model_files import word_read_as_boolean
 from moectl.rules.rule import Fault, Rule, Stage, rules
-from moectl.settings.sources.belongs import MODEL_FILE
-from moectl.settings.sources.source import Written
+from moectl.settings.sources.kinds import MODEL_FILE
+from moectl.settings.sources.written import Written
 from moectl.workload import Workload
 
 __all__ = ["RULES", "word_read_as_boolean"]

@@ -15,7 +15,7 @@ LOCK = "moectl: 1\n"
 def on(job: Job, **site: Any) -> Job:
     """Return a job on Kubernetes with what a profile says there."""
     held = replace(job.cluster.kubernetes, **site)
-    return replace(job, launcher="kubernetes", cluster=replace(job.cluster, kubernetes=held))
+    return replace(job, launcher="kubernetes", cluster=replace(job.cluster, of_kubernetes=held))
 
 
 def nvl72() -> Job:

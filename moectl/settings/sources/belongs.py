@@ -16,16 +16,12 @@ from typing import Final
 from moectl.errors import UnknownNameError
 from moectl.facts.maxtext import Catalogue, load, releases
 from moectl.facts.yaml_facts import read as read_fact
+from moectl.settings.sources.kinds import CONFIG, MODEL_FILE, PROFILE, RUN_FILE, UNKNOWN_KIND
 from moectl.spec.table import table
 
 BASE_KEY: Final = "base_config"
 FACTS: Final = "maxtext_configs.yaml"
 _FORMATS: Final = "formats.yaml"
-CONFIG: Final = "MaxText config"
-MODEL_FILE: Final = "MaxText model file"
-RUN_FILE: Final = "run file"
-PROFILE: Final = "cluster profile"
-UNKNOWN_KIND: Final = "unknown"
 _LINES: Final = 2_000
 _WIDTH: Final = 400
 _KEY: Final = r"(\"?)([A-Za-z_][\w.-]*)\1[ \t]*:(?:[ \t\r]|$)"

@@ -25,8 +25,9 @@ from moectl.settings.sources.config_findings import (
     of_trouble,
 )
 from moectl.settings.sources.nesting import flat_keys, sections
-from moectl.settings.sources.source import Open, Written, finding
+from moectl.settings.sources.source import Open, finding
 from moectl.settings.sources.templated import HOLE, Plain, make_plain
+from moectl.settings.sources.written import Written
 from moectl.settings.sources.yaml_loose import LooseDocument, read_documents
 from moectl.values import Origin, Value
 from moectl.workload import UNKNOWN

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from moectl.errors import SourceError, shown
 from moectl.findings import Finding
-from moectl.settings.sources.belongs import UNKNOWN_KIND
 from moectl.settings.sources.detect import TAKES_BYTES, detect
+from moectl.settings.sources.kinds import UNKNOWN_KIND
 from moectl.settings.sources.source import Open, Part, Source, finding, split_flags
 from moectl.settings.text_file import MAX_BYTES, foreign_byte
 from moectl.values import Origin, Value

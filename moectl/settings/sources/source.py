@@ -22,21 +22,6 @@ MAX_PARTS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Written(Value):
-    """A value of a YAML file, with what its scalar looks like there.
-
-    Attributes:
-        raw: its characters without quotes; empty when it is no scalar.
-        style: "" for a plain scalar, else its quote or block indicator.
-        spot: where the value itself begins (`origin` is the place of its key).
-    """
-
-    raw: str = ""
-    style: str = ""
-    spot: Origin | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Part:
     """One thing a file starts.
 
