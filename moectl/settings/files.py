@@ -10,6 +10,7 @@ from typing import Any
 
 from moectl.errors import SourceError, UnknownNameError
 from moectl.resources import shipped
+from moectl.settings import preset_json
 from moectl.settings.bundle_names import LOCK
 from moectl.settings.flatten import flatten
 from moectl.settings.setting import Layer, Setting
@@ -91,8 +92,7 @@ def preset(name: str, *, where: str = "") -> Preset:
 @cache
 def _shipped_preset(name: str) -> Preset:
     """Read a preset once; nobody writes into what it holds."""
-    file = shipped("presets").joinpath(f"{name}.yaml")
-    data = read_mapping(file.read_text("utf-8"), f"presets/{name}.yaml").data
+    data = preset_json.data(name)
     return Preset(
         name=data["name"],
         title=data["title"],
