@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from moectl.errors import UnknownNameError
 from moectl.facts import images, maxtext, xla
 from moectl.facts.probed import Probed, read_probe
-from moectl.facts.versions import adopt, flag_verdict, key_verdict, oldest, releases_for
+from moectl.facts.versions import adopt, key_verdict, oldest, releases_for
 from tests.test_facts_probed import document
 
 NEW_IN_025 = "te_moe_block"
@@ -93,17 +93,6 @@ def test_a_key_that_one_neighbour_has_is_unsure_and_one_that_none_has_is_refused
 def test_a_nested_key_counts_with_its_dot_on_a_command_line_only() -> None:
     assert key_verdict("lora.lora_rank", None, argument=True) == "known"
     assert key_verdict("lora.lora_rank", None) == "refused"
-
-
-def test_flags_are_judged_by_both_neighbours_too() -> None:
-    only_new = next(n for n in xla.load("0.11.2").names() if not xla.load("0.10.2").has(n))
-    assert flag_verdict(only_new, image("2026-09-09")) == "unsure"
-    assert flag_verdict(only_new, image("2026-10-01")) == "known" or not xla.load("0.12.0.1").has(
-        only_new
-    )
-    assert flag_verdict("xla_gpu_enable_async_all_gather", image("2026-09-09")) == "refused"
-    everywhere = "xla_gpu_enable_latency_hiding_scheduler"
-    assert flag_verdict(everywhere, image("2026-09-09")) == "known"
 
 
 def test_an_adopted_probe_judges_keys_and_flags_by_its_own_tables() -> None:

@@ -9,7 +9,6 @@ without flags. Some 2,000 to 4,000 texts are parsed, about 5 ms each.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -29,36 +28,23 @@ _LARGEST_INT32 = (1 << 31) - 1
 _LARGEST_INT64 = (1 << 63) - 1
 
 
-def extract(python: str = sys.executable, names: Iterable[str] | None = None) -> list[Row]:
-    """Return one row for each flag that the jaxlib of `python` knows.
-
-    Args:
-        python: an interpreter that has jaxlib.
-        names: the candidates to ask about; by default everything in the library that looks
-            like a flag.
-
-    Raises:
-        BackendError: the interpreter has no jaxlib, or its library cannot be read.
-    """
-    return _extract(python, names)[1]
-
-
 def write_catalogue(python: str, out: Path, names: Iterable[str] | None = None) -> int:
     """Write the catalogue of the jaxlib of `python`; it is whole or not there.
 
     Args:
         python: an interpreter that has jaxlib.
         out: the file to write.
-        names: the candidates, as for `extract`.
+        names: the candidates to ask about; by default everything in the library that looks
+            like a flag.
 
     Returns:
         The number of flags.
 
     Raises:
-        BackendError: as for `extract`.
+        BackendError: the interpreter has no jaxlib, or its library cannot be read.
         LocalFilesError: the file cannot be written.
     """
-    release, rows = _extract(python, names)
+    release, rows = extract(python, names)
     text = catalogue_text(release, rows)
     part = out.with_name(f".{out.name}.part")
     try:
@@ -78,7 +64,16 @@ def catalogue_text(release: str, rows: Iterable[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _extract(python: str, names: Iterable[str] | None) -> tuple[str, list[Row]]:
+def extract(python: str, names: Iterable[str] | None) -> tuple[str, list[Row]]:
+    """Return the release of the jaxlib of `python`, and one row for each flag it knows.
+
+    Args:
+        python: an interpreter that has jaxlib.
+        names: the candidates to ask about; None for everything that looks like a flag.
+
+    Raises:
+        BackendError: the interpreter has no jaxlib, or its library cannot be read.
+    """
     with ParserSession(python) as session:
         probe = Probe(session)
         found = candidates(session.library) if names is None else set(names)

@@ -84,11 +84,6 @@ def key_verdict(key: str, image: Image | None, *, argument: bool = False) -> Ver
     return _verdict(found is not None and (argument or "." not in key) for found in held)
 
 
-def flag_verdict(name: str, image: Image | None) -> Verdict:
-    """Say whether the jaxlib of an image knows an XLA flag; see `key_verdict`."""
-    return _verdict(xla.load(release).has(name) for release in _around("jaxlib", image))
-
-
 def adopt(probed: Probed, reference: str) -> Image:
     """Return an image as a probe told it; its catalogues are then found by their names.
 

@@ -14,7 +14,6 @@ AS_RUN = "as-run.json"
 END = "end.json"
 FIRST_FAILURE = "first-failure"
 WATCHDOG = "watchdog.json"
-NODES = "nodes"
 _FOLDER = re.compile(r"(?P<job>\d{1,18})(?:\.(?P<restart>\d{1,6}))?", re.ASCII)
 _RANK = re.compile(r"rank-(\d{1,7})\.log(?:\.gz)?", re.ASCII)
 

@@ -88,10 +88,6 @@ def _leaves(values: Mapping[str, Any], release: str) -> Any:
     return table.leaves(model, values) if model in table.models else None
 
 
-# Bytes of an element; the types MaxText keeps weights and moments in.
-DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-
-
 def weight_bytes(
     values: Mapping[str, Any], degrees: Mapping[str, Degree], release: str
 ) -> int | None:

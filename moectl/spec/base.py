@@ -18,8 +18,3 @@ class MaxTextKey:
     """Marks the one field that owns a MaxText key."""
 
     name: str
-
-
-@dataclass(frozen=True)
-class SpecOnly:
-    """Marks a field that moectl reads itself; it becomes no MaxText key."""

@@ -13,7 +13,6 @@ from typing import Final
 HOLE: Final = "\u2400"
 """Stands for an unknown piece while the text is read as YAML; MARK itself YAML refuses."""
 
-TEMPLATE_LINE: Final = re.compile(r"\{\{|\{%|\$\{[A-Za-z_]")
 _CONTROL: Final = re.compile(
     r"^\s*(?:-\s+)?(?:\{\{-?\s*(?:/\*.*\*/|(?:if|else|end|range|with|define|block|template|include|toYaml|"
     r"tpl|fail|\$\w+\s*:?=)\b.*|\$\w+\s*:?=.*)\s*-?\}\}|\{%-?.*-?%\}|\{#.*#\})\s*$"
