@@ -14,7 +14,7 @@ from moectl.settings.shell.worlds import defaults_of
 from moectl.workload import MARK, Text
 
 if TYPE_CHECKING:
-    from moectl.settings.shell.fold import Fold
+    from moectl.settings.shell.interfaces import Following
 
 MAX_ROUNDS = 64
 """A loop over more words than this is not followed word by word."""
@@ -23,7 +23,7 @@ MAX_ROUNDS = 64
 class Branches:
     """Follows the compound commands of a fold that branch."""
 
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: Following) -> None:
         self._fold = fold
 
     def follow_if(self, command: If) -> None:

@@ -18,7 +18,7 @@ from moectl.values import Origin
 from moectl.workload import MARK, Piece, Text
 
 if TYPE_CHECKING:
-    from moectl.settings.shell.fold import Fold
+    from moectl.settings.shell.interfaces import Following
 
 _FLAGS = re.compile(r"[-+][A-Za-z]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -31,7 +31,7 @@ def _before(one: Origin, two: Origin) -> bool:
 class Builtins:
     """Runs a shell's own commands on the state of a fold."""
 
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: Following) -> None:
         self._fold = fold
         self._declared: list[Assignment] = []
         self._redirects: list[Redirect] = []

@@ -13,14 +13,14 @@ from moectl.settings.shell.worlds import as_default, defaults_of
 from moectl.workload import MARK, Text
 
 if TYPE_CHECKING:
-    from moectl.settings.shell.expand import Expander
+    from moectl.settings.shell.interfaces import Expanding
 
 DEFAULTS = frozenset({":-", "-", ":=", "="})
 _PARAMETER = re.compile(r"\$\{?([A-Za-z_][A-Za-z0-9_]*|[1-9])\}?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def outside(expander: Expander, part: Part) -> Text | None:
+def outside(expander: Expanding, part: Part) -> Text | None:
     """Return the default of a variable that the script has not set; None when unknown."""
     if part.operator not in DEFAULTS or part.word is None:
         return None
@@ -38,7 +38,7 @@ def outside(expander: Expander, part: Part) -> Text | None:
     return found
 
 
-def of_outside(expander: Expander, part: Part, text: Text) -> Text | None:
+def of_outside(expander: Expanding, part: Part, text: Text) -> Text | None:
     """Return the default of a variable that was set to one from outside: `X=$1`."""
     found = _PARAMETER.fullmatch(text.pieces[0].raw) if len(text.pieces) == 1 else None
     outside = Part("parameter", part.start, part.end, name=found[1]) if found else None
@@ -53,7 +53,7 @@ def of_outside(expander: Expander, part: Part, text: Text) -> Text | None:
     return default
 
 
-def _nobody_sets(expander: Expander, part: Part) -> bool:
+def _nobody_sets(expander: Expanding, part: Part) -> bool:
     """Whether a parameter comes from outside, and may well not be set there."""
     name = part.name
     if part.index or name in expander.state.variables:
@@ -63,7 +63,7 @@ def _nobody_sets(expander: Expander, part: Part) -> bool:
     return bool(_NAME.fullmatch(name)) and not launchers().set_elsewhere(name)
 
 
-def tested(expander: Expander, words: Sequence[Word], *, split: bool) -> list[str]:
+def tested(expander: Expanding, words: Sequence[Word], *, split: bool) -> list[str]:
     """Return the words of a test; see `World.assumes` for what nobody sets.
 
     Args:

@@ -13,7 +13,7 @@ from moectl.settings.shell.wrappers import python_words
 from moectl.workload import MARK, Piece, Text
 
 if TYPE_CHECKING:
-    from moectl.settings.shell.fold import Fold
+    from moectl.settings.shell.interfaces import Following
 
 ARGUMENTS = "the arguments"
 BRANCHES = "a branch"
@@ -27,7 +27,7 @@ def meant(name: Text) -> str | None:
     return found[0] if found is not None and found[0] in launchers().modules else None
 
 
-def note_module(fold: Fold, words: Sequence[Text]) -> None:
+def note_module(fold: Following, words: Sequence[Text]) -> None:
     """Note a module that MaxText does not have."""
     found = python_words(words[1:])
     if found is None or found[0] != _MODULE or not found[1].known:
@@ -39,7 +39,7 @@ def note_module(fold: Fold, words: Sequence[Text]) -> None:
         note(fold, "package" if is_package(name.text) else kind, name.text, near, name)
 
 
-def without_open_words(fold: Fold, words: Sequence[Text]) -> Sequence[Text]:
+def without_open_words(fold: Following, words: Sequence[Text]) -> Sequence[Text]:
     """Leave out what may be no word at all behind a config of MaxText: "$@", $EXTRA_ARGS.
 
     Only a reading that assumes does so (see `World`); any other notes that one may.

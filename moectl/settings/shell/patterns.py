@@ -12,7 +12,7 @@ from moectl.settings.shell.syntax import Part, Word
 from moectl.workload import Piece, Text
 
 if TYPE_CHECKING:
-    from moectl.settings.shell.expand import Expander
+    from moectl.settings.shell.interfaces import Expanding
 
 CUTS = frozenset({"#", "##", "%", "%%"})
 OPERATORS = CUTS | {"/", "//", ":"}
@@ -95,7 +95,7 @@ def part(text: Text, start: int, end: int | None) -> Text:
     return Text(cut(text.pieces, start, len(text.text) if end is None else end))
 
 
-def changed(expander: Expander, text: Text | None, part: Part) -> Text | None:
+def changed(expander: Expanding, text: Text | None, part: Part) -> Text | None:
     """Return what `${X//a/b}` and its like make of known text; None for anything else."""
     if text is None:
         return Text(())
@@ -115,7 +115,7 @@ def changed(expander: Expander, text: Text | None, part: Part) -> Text | None:
     return replaced(text, part.operator, pattern, new)
 
 
-def _pattern(expander: Expander, parts: Sequence[Part], start: int) -> str | None:
+def _pattern(expander: Expanding, parts: Sequence[Part], start: int) -> str | None:
     """Return the characters of a pattern; None when some of them are not known."""
     if any(part.quoted and part.kind != "text" and part.text in "*?[" for part in parts):
         return None

@@ -10,12 +10,12 @@ from moectl.settings.shell.syntax import Command, Part, Simple
 from moectl.workload import MARK, Piece, Text
 
 if TYPE_CHECKING:
-    from moectl.settings.shell.expand import Expander
+    from moectl.settings.shell.interfaces import Expanding
 
 Pieces = tuple[Piece, ...]
 
 
-def printed(expander: Expander, part: Part) -> Pieces | None:
+def printed(expander: Expanding, part: Part) -> Pieces | None:
     """Return what `$(cat <<EOF ...)` and `$(echo ... | tr a b)` print.
 
     The line ends behind it are cut off.
@@ -29,7 +29,7 @@ def printed(expander: Expander, part: Part) -> Pieces | None:
     return None if text is None else cut(text.pieces, 0, len(text.text.rstrip("\n")))
 
 
-def _program(expander: Expander, command: Command) -> tuple[str, Simple] | None:
+def _program(expander: Expanding, command: Command) -> tuple[str, Simple] | None:
     """Return the name of a plain command that no function stands for."""
     if not isinstance(command, Simple) or not command.words or command.assignments:
         return None
@@ -38,7 +38,7 @@ def _program(expander: Expander, command: Command) -> tuple[str, Simple] | None:
     return None if name in expander.state.functions else (name, command)
 
 
-def _output(expander: Expander, command: Command) -> Text | None:
+def _output(expander: Expanding, command: Command) -> Text | None:
     found = _program(expander, command)
     if found is None:
         return None
@@ -55,7 +55,7 @@ def _output(expander: Expander, command: Command) -> Text | None:
     return None if words[0].text in {"-e", "-E"} else joined(words) + end
 
 
-def _filtered(expander: Expander, text: Text | None, command: Command) -> Text | None:
+def _filtered(expander: Expanding, text: Text | None, command: Command) -> Text | None:
     """Return what `tr a b` makes of a text; None for any other filter."""
     found = _program(expander, command)
     if text is None or not text.known or found is None or found[0] != "tr":

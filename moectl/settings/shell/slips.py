@@ -14,7 +14,7 @@ from moectl.settings.shell.worlds import ShellFault
 from moectl.workload import MARK, Piece, Step, Text
 
 if TYPE_CHECKING:
-    from moectl.settings.shell.fold import Fold
+    from moectl.settings.shell.interfaces import Following
 
 _SETTING = re.compile(r"[A-Z_][A-Z0-9_]*")
 _SMALL = re.compile(r"[a-z][a-z0-9_]*")
@@ -23,7 +23,7 @@ _STATUS = re.compile(r"\$(?:\?|!|\(|\{!|\{\?)|`")
 _LONGEST = 80
 
 
-def note(fold: Fold, kind: str, subject: str, detail: str, text: Text) -> None:
+def note(fold: Following, kind: str, subject: str, detail: str, text: Text) -> None:
     """Note a fault at the beginning of a text."""
     if fold.probing:
         return
@@ -31,7 +31,7 @@ def note(fold: Fold, kind: str, subject: str, detail: str, text: Text) -> None:
     fold.budget.notes.faults.setdefault(fault)
 
 
-def slipped(fold: Fold, slips: Iterable[Slip]) -> None:
+def slipped(fold: Following, slips: Iterable[Slip]) -> None:
     """Note what the text of a script already shows."""
     for slip in slips:
         place = Text((Piece("", fold.source.origin(slip.offset)),))
@@ -45,7 +45,7 @@ def _word_at(text: str, offset: int) -> str:
     return found.group() if found else ""
 
 
-def not_found(fold: Fold, command: Simple, words: Sequence[Text]) -> None:
+def not_found(fold: Following, command: Simple, words: Sequence[Text]) -> None:
     """Note a command whose name cannot be that of a program."""
     raw = fold.source.text[command.words[0].start : command.words[0].end] if command.words else ""
     name = words[0].text
@@ -65,21 +65,21 @@ def not_found(fold: Fold, command: Simple, words: Sequence[Text]) -> None:
         note(fold, "expanded name", found[1], "", words[0])
 
 
-def not_names(fold: Fold, command: str, words: Sequence[Text]) -> None:
+def not_names(fold: Following, command: str, words: Sequence[Text]) -> None:
     """Note the words of `export` and the like that name no variable."""
     if words:
         first = words[0]
         note(fold, "no name", first.text, f"{command}\0{len(words)}", first)
 
 
-def expanded_name(fold: Fold, command: str, word: Text) -> None:
+def expanded_name(fold: Following, command: str, word: Text) -> None:
     """Note `export $XLA_FLAGS=...`: it is no name of a setting, but what it holds."""
     found = _EXPANDED_NAME.match("".join(p.raw or p.text for p in word.pieces))
     if found and launchers().setting(found[1]):
         note(fold, "expanded name", found[1], command, word)
 
 
-def lost_arguments(fold: Fold, assignments: Sequence[Assignment]) -> None:
+def lost_arguments(fold: Following, assignments: Sequence[Assignment]) -> None:
     """Note assignments right behind a start of MaxText that nothing reads: its arguments."""
     source = fold.source
     cause = {(f.kind, f.origin.file, f.origin.line) for f in fold.budget.notes.faults}

@@ -22,7 +22,7 @@ from moectl.settings.shell.wrappers import program_of, python_words, started_in,
 from moectl.workload import MARK, Option, Piece, Step, Text, last
 
 if TYPE_CHECKING:
-    from moectl.settings.shell.fold import Fold
+    from moectl.settings.shell.interfaces import Following
 
 Environment = Mapping[str, Text]
 _MAX_CHAIN = 8
@@ -36,7 +36,7 @@ class Starts:
         input: what the command before in a pipeline writes, when that is known.
     """
 
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: Following) -> None:
         self._fold = fold
         self.input: Text | None = None
         self._depth = 0
