@@ -15,22 +15,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from startup import (
-    GPUS,
-    PRESET,
+from processes import (
     ROOT,
     Subject,
     Target,
-    checked,
     imported,
     installed,
     machine,
-    maxtext,
     measure,
     run,
     table,
     tell,
 )
+from startup import GPUS, PRESET, checked, maxtext
 
 COLD_SECONDS = 0.5
 CANDIDATE_MS = 0.2

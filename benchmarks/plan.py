@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from startup import (
+from processes import (
     ROOT,
     BrokenRunError,
     Subject,

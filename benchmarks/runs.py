@@ -82,9 +82,10 @@ def main() -> None:
                 taken[name].append(seconds(words, site))
         medians = {name: statistics.median(times) for name, times in taken.items()}
         asked = medians["squeue"] + medians["sacct"]
-        print(f"\n{options.runs} recorded runs, medians of {options.repeat}\n")
+        print(f"| {options.runs} recorded runs | median of {options.repeat} (ms) |")
+        print("|---|--:|")
         for name, median in medians.items():
-            print(f"{name:<12} {1000 * median:8.1f} ms")
+            print(f"| {name} | {1000 * median:.1f} |")
         print(f"\nmoectl runs / (squeue + sacct): {medians['moectl runs'] / asked:.1f}")
         print(f"calls: {dict(counted)}")
 

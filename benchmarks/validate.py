@@ -15,23 +15,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-from startup import (
-    GPUS,
-    PRESET,
+from processes import (
     ROOT,
     BrokenRunError,
     Subject,
     Target,
-    checked,
     imported,
     installed,
     machine,
-    maxtext,
     measure,
     run,
     table,
     tell,
 )
+from startup import GPUS, PRESET, checked, maxtext
 
 RUN_FILE = """\
 preset: {preset}

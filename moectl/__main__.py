@@ -60,6 +60,10 @@ def _dispatch(words: list[str]) -> int:
 
         sys.stdout.write(f"moectl {__version__}\n")
         return 0
+    if words[:1] == ["__complete"]:
+        from moectl.cli.completion import answer  # noqa: PLC0415
+
+        return answer(words[1:])
     from moectl.cli.command import quick_parse  # noqa: PLC0415
     from moectl.cli.commands import find, overview  # noqa: PLC0415
 
@@ -77,32 +81,36 @@ def run(command: Command, values: dict[str, Any]) -> int:
     """Run a command with its values; what it refuses is said on standard error."""
     from importlib import import_module  # noqa: PLC0415
 
-    from moectl.errors import MoectlError, masked  # noqa: PLC0415
+    from moectl.cli.manner import begin  # noqa: PLC0415
+    from moectl.errors import LocalFilesError, MoectlError  # noqa: PLC0415
 
     module, _, function = command.run.partition(":")
+    left = begin(values)
     try:
-        return int(getattr(import_module(module), function)(**values))
-    except MoectlError as error:
-        from moectl.reports.escape import printable  # noqa: PLC0415
+        if sys.stderr.isatty():
+            from moectl.cli.progress import wanted, watched  # noqa: PLC0415
 
-        for line in masked(str(error)).splitlines():
-            sys.stderr.write(f"moectl: {printable(line)}\n")
-        return error.exit_code
+            if wanted(command.name, values):
+                with watched(f"moectl {command.name}"):
+                    return int(getattr(import_module(module), function)(**left))
+        return int(getattr(import_module(module), function)(**left))
+    except MoectlError as error:
+        from moectl.cli.refusal import refused  # noqa: PLC0415
+
+        return refused(error)
     except OSError as error:
         if isinstance(error, BrokenPipeError):
             raise
-        sys.stderr.write(f"moectl: {error.filename or ''}: {error.strerror or error}\n")
-        return 4
+        from moectl.cli.refusal import failed  # noqa: PLC0415
+
+        said = f"{error.filename or ''}: {error.strerror or error}"
+        return failed(LocalFilesError.__name__, said, LocalFilesError.exit_code)
 
 
 def _typer(words: list[str]) -> int:
-    from moectl.cli.typer_app import application  # noqa: PLC0415
+    from moectl.cli.typer_app import spoken  # noqa: PLC0415
 
-    try:
-        application(run)(words, prog_name="moectl")
-    except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else 1
-    return 0
+    return spoken(words, run)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ from pathlib import Path
 from typing import Any
 
 GO_ON, DONE, STOP, QUEUE = 0, 10, 11, 75
+# What preflight_judge.py ends with when the job must not start.
+REFUSED = 79
 # Rows of (id, pattern, cause, retry, ends, victim, again, unless), filled in when rendered.
 FATAL: Any = ()
 
@@ -127,6 +129,8 @@ class Start:
         said = self.end.get("why")
         if isinstance(said, list) and len(said) == 3:
             return said
+        if self.code() == REFUSED:
+            return self.refused()
         watched = held(self.path / "watchdog.json")
         if watched:
             row = next((row for row in FATAL if row[0] == watched.get("known")), None)
@@ -134,6 +138,15 @@ class Start:
                 return self.of(row)
             return [str(watched.get("cause")), watched.get("retry") is True, False]
         return self.of(self.row())
+
+    def refused(self) -> Any:
+        """Return what a preflight that refused means: other nodes may do, another job may not."""
+        faults = held(self.path / "preflight.json").get("faults")
+        first = faults[0] if isinstance(faults, list) and faults else None
+        if not isinstance(first, dict):
+            return ["the preflight refused it", False, False]
+        alone = bool(first.get("nodes"))
+        return [f"the preflight found {first.get('what')}", alone, not alone]
 
     def of(self, row: Any) -> Any:
         """Return what a row of the table means for the starts after this one."""

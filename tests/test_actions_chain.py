@@ -258,6 +258,14 @@ def test_until_a_step_takes_as_many_jobs_as_it_takes(tmp_path: Path, store: Stor
     assert planned_chain(target, store, None, 100).links == 2
 
 
+@pytest.mark.parametrize("said", ["steps=700", "training.steps=700"])
+def test_until_a_step_and_another_number_of_steps_is_an_error_that_names_both(
+    tmp_path: Path, store: Store, said: str
+) -> None:
+    with pytest.raises(UsageError, match=r"--until-step 500 .*--set.* 700"):
+        planned_chain(run_file(tmp_path), store, 2, 500, sets=[said])
+
+
 def test_until_a_later_step_has_a_schedule_of_its_own(tmp_path: Path, store: Store) -> None:
     planned = planned_chain(run_file(tmp_path), store, 2, 2000)
     assert (steps(planned.job), planned.job.effective["learning_rate_schedule_steps"]) == (2000, -1)

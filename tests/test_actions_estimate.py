@@ -253,3 +253,70 @@ def test_a_run_that_rules_refuse_has_its_findings_and_counts_no_expert_twice() -
     assert found.active is not None
     assert found.total is not None
     assert found.active <= found.total
+
+
+@pytest.mark.parametrize(
+    ("name", "platform", "gpus"),
+    [
+        ("llama4-17b-128e", "h100", 64),
+        ("llama4-17b-128e", "h100", 512),
+        ("qwen3.5-397b-a17b", "h100", 256),
+        ("deepseek3-671b", "gb200", 8),
+        ("deepseek3-671b", "h100", 8),
+        ("kimi-k2-1t", "b200", 16),
+    ],
+)
+def test_the_gpus_that_hold_a_model_are_said_to_hold_it_when_asked(
+    name: str, platform: str, gpus: int
+) -> None:
+    answer = estimate(name, wishes(gpus=gpus, hardware=platform))
+    assert answer.assessment.verdict == NEVER
+    if answer.holds is not None:
+        sets = ("per_device_batch_size=1", *answer.holds_with)
+        again = estimate(name, wishes(*sets, gpus=answer.holds, hardware=platform))
+        assert again.assessment.request.gpus == answer.holds
+        assert again.assessment.verdict in {SURE, LIKELY}
+
+
+@pytest.mark.parametrize("gpus", [64, 256, 1024])
+@pytest.mark.parametrize("name", ["llama4-17b-128e", "qwen3.5-397b-a17b"])
+def test_what_does_not_fit_is_named_with_its_bytes(name: str, gpus: int) -> None:
+    answer = estimate(name, wishes(gpus=gpus, hardware="h100"))
+    found = answer.assessment
+    assert found.memory is not None
+    assert found.room is not None
+    assert found.memory.least < found.room.pool < found.memory.total("low")
+    said = f"even the low end of the range is {found.memory.total('low') / (1 << 30):.1f} GiB"
+    assert any(note.startswith(said) for note in answer.notes)
+    assert not any("alone" in note for note in answer.notes)
+
+
+def test_offloaded_moments_are_not_said_to_be_on_the_gpu_where_it_does_not_fit() -> None:
+    offload = "optimizer_memory_host_offload=true"
+    answer = estimate("deepseek3-671b", wishes(offload, gpus=8, hardware="gb200"))
+    assert any(note.startswith("weights and gradients alone are") for note in answer.notes)
+
+
+def test_offloading_takes_time_on_the_host_link() -> None:
+    usual = estimate("deepseek3-671b", wishes()).assessment.time
+    assert usual is not None
+    last = usual.seconds()
+    for sets in (
+        ("optimizer_memory_host_offload=true",),
+        ("optimizer_memory_host_offload=true", "parameter_memory_host_offload=true"),
+    ):
+        found = estimate("deepseek3-671b", wishes(*sets)).assessment.time
+        assert found is not None
+        assert found.seconds() > last
+        last = found.seconds()
+
+
+def test_a_run_that_rules_refuse_has_its_findings_and_counts_no_expert_twice() -> None:
+    sets = ("num_experts=8", "num_experts_per_tok=9")
+    answer = estimate("deepseek3-671b", wishes(*sets))
+    assert answer.errors == ("MOE136",)
+    assert [finding.code for finding in answer.findings] == ["MOE136"]
+    found = answer.assessment.prepared
+    assert found.active is not None
+    assert found.total is not None
+    assert found.active <= found.total

@@ -16,8 +16,9 @@ from moectl.actions.differences import differences
 from moectl.actions.plan import Wishes
 from moectl.actions.runs import Table
 from moectl.actions.status import LAST_LOOK, Status, Statuses, details, status, statuses, watched
-from moectl.launch.backend import JobState
+from moectl.launch.backend import JobState, Phase
 from moectl.launch.store import Store
+from moectl.logs.folders import FIRST_FAILURE
 from tests.support import training_logs as made
 from tests.support.run_records import Scheduler, record
 
@@ -53,8 +54,10 @@ def test_exit_code_0_is_done_only_at_the_last_step(store: Store) -> None:
     assert one(store, ended).state == "stopped"
     logs(store, run.id, "7", made.steps(7) + made.STOPPED)
     assert one(store, ended).state == "stopped"
+    assert [row.state for row in statuses(store, ended).table.rows] == ["stopped"]
     logs(store, run.id, "7", made.steps(8))
     assert one(store, ended).state == "done"
+    assert [row.state for row in statuses(store, ended).table.rows] == ["done"]
 
 
 def test_without_a_number_of_steps_the_end_is_what_the_scheduler_says(store: Store) -> None:
@@ -284,3 +287,32 @@ def test_a_bundle_without_its_lock_is_told(tmp_path: Path) -> None:
     (tmp_path / "as-run.json").write_text("{}")
     (line,) = differences(tmp_path / "none", tmp_path)
     assert line.startswith("the lock cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("phase", "cause"),
+    [
+        ("timeout", "the job reached its time limit"),
+        ("node failure", "a node of the job went down"),
+    ],
+)
+@pytest.mark.parametrize("code", [137, 143])
+def test_what_the_scheduler_did_is_the_cause_and_not_the_signal_it_sent(
+    store: Store, phase: Phase, cause: str, code: int
+) -> None:
+    run = record(store, 7, steps=9)
+    folder = logs(store, run.id, "7", made.steps(3))
+    (folder / FIRST_FAILURE).write_text(f"{code} 0 gpu0\n")
+    seen = details(one(store, Scheduler({"7": JobState("7", phase)})))
+    assert seen.verdict is not None
+    assert (seen.verdict.cause, seen.verdict.exit_code) == (cause, code)
+
+
+def test_a_cause_in_the_logs_is_told_whatever_the_scheduler_did_later(store: Store) -> None:
+    run = record(store, 7, steps=9)
+    text = "Traceback (most recent call last):\nValueError: no such thing\n"
+    folder = logs(store, run.id, "7", made.steps(3) + text)
+    (folder / FIRST_FAILURE).write_text("1 0 gpu0\n")
+    seen = details(one(store, Scheduler({"7": JobState("7", "timeout")})))
+    assert seen.verdict is not None
+    assert seen.verdict.cause == "MaxText ended with ValueError"

@@ -86,6 +86,28 @@ def steps(*numbers: int) -> str:
     return "".join(f"{made.step(number).rstrip()}\n" for number in numbers)
 
 
+@pytest.mark.parametrize(
+    ("faults", "verdict", "says"),
+    [
+        ([{"nodes": ["gpu1"], "what": "a slow GPU"}], GO_ON, "the preflight found a slow GPU"),
+        ([{"nodes": [], "what": "other flags"}], STOP, "in a way that stays: the preflight found"),
+        ([], STOP, "ended by itself (exit code 79)"),
+        ("odd", STOP, "ended by itself (exit code 79)"),
+    ],
+)
+def test_what_a_preflight_refused_is_noted_and_judged_by_whether_other_nodes_may_do(
+    bundle: Bundle, faults: object, verdict: int, says: str
+) -> None:
+    bundle.begin("10", judge=False)
+    record = json.dumps({"passed": False, "faults": faults})
+    (bundle.folder / "logs" / "10" / "preflight.json").write_text(record)
+    bundle.failed("10", 79)
+    assert bundle.end("10", 79, again=0) == GO_ON
+    assert bundle.left("10")["code"] == 79
+    assert bundle.begin("11") == verdict
+    assert says in bundle.said
+
+
 STOPPED = made.STOPPED.rstrip() + "\n"
 
 

@@ -175,3 +175,42 @@ def test_flops_need_no_platform(capsys: pytest.CaptureFixture[str]) -> None:
     usual = data(capsys, "mixtral-8x7b", "--hardware", "gb200")
     assert found["flops_per_step_per_device"] == usual["flops_per_step_per_device"] > 0
     assert "model FLOPs a step and GPU" in said(capsys, "mixtral-8x7b", "--hardware", "vr-nvl72")
+
+
+@pytest.mark.parametrize("offloads", [[], ["optimizer"], ["parameter"], ["optimizer", "parameter"]])
+def test_the_parts_in_json_are_the_peak_wherever_weights_and_moments_lie(
+    offloads: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [word for name in offloads for word in ("--set", f"{name}_memory_host_offload=true")]
+    assert main(["estimate", "deepseek3-671b", "--format", "json", *words]) in {0, 1}
+    found = json.loads(capsys.readouterr().out)
+    said = found["bytes_per_device"]
+    parts = (
+        "parameters", "optimizer", "gradients", "activations", "moe_buffers", "gathered_weights",
+        "logits", "fetched_parameters", "fetched_moments",
+    )  # fmt: skip
+    assert sum(said[name] for name in parts) == said["peak"]
+    assert said["first_moment"] + said["second_moment"] == said["optimizer"]
+    host = found["host_parts_per_device"]
+    assert sum(host.values()) == found["host_bytes_per_device"]
+    assert (host["optimizer"] > 0) == ("optimizer" in offloads) == (said["optimizer"] == 0)
+    assert (host["parameters"] > 0) == ("parameter" in offloads) == (said["parameters"] == 0)
+
+
+def test_a_refused_run_is_estimated_with_its_findings_and_ends_with_1(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("deepseek3-671b", "--set", "num_experts_per_tok=9", "--set", "num_experts=8")
+    text = said(capsys, *words, code=1)
+    assert "memory of a GPU" in text
+    assert "error MOE136 num_experts_per_tok: more experts a token than experts" in text
+    found = data(capsys, *words, code=1)
+    assert found["errors"] == ["MOE136"]
+    assert found["findings"][0]["field"] == "num_experts_per_tok"
+
+
+def test_flops_need_no_platform(capsys: pytest.CaptureFixture[str]) -> None:
+    found = data(capsys, "mixtral-8x7b", "--hardware", "vr-nvl72")
+    usual = data(capsys, "mixtral-8x7b", "--hardware", "gb200")
+    assert found["flops_per_step_per_device"] == usual["flops_per_step_per_device"] > 0
+    assert "model FLOPs a step and GPU" in said(capsys, "mixtral-8x7b", "--hardware", "vr-nvl72")

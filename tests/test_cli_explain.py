@@ -185,13 +185,18 @@ def test_an_empty_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("form", [[], ["--format", "json"]])
-def test_an_unknown_name_exits_with_2_and_says_nothing_on_standard_output(
+def test_an_unknown_name_exits_with_2_and_is_no_answer(
     form: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["explain", "steps", "a\x1b[31m\nb\udcff", *form]) == 2
     said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == "moectl: unknown name 'a\\x1b[31m\\nb\\udcff'\n"
+    sentence = "unknown name 'a\\x1b[31m\\nb\\udcff'"
+    assert said.err == f"moectl: {sentence}\n"
+    if form:
+        told = {"kind": "UnknownNameError", "message": sentence, "exit_code": 2}
+        assert json.loads(said.out) == {"error": told, "findings": []}
+    else:
+        assert said.out == ""
 
 
 def test_without_a_name_the_families_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

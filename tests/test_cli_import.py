@@ -152,9 +152,11 @@ def test_a_file_that_is_there_is_not_overwritten(capsys: pytest.CaptureFixture[s
     Path("old.sbatch").write_text(SCRIPT)
     Path("run.yaml").write_text("mine\n")
     words = ["--hardware", "gb200-nvl72", "--output", "run.yaml"]
-    assert main(["import", "old.sbatch", *words]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert main(["import", "old.sbatch", *words]) == 4
+    assert "run.yaml exists; --force replaces it" in capsys.readouterr().err
     assert Path("run.yaml").read_text() == "mine\n"
+    assert main(["import", "old.sbatch", *words, "--force"]) == 0
+    assert "mine" not in Path("run.yaml").read_text()
 
 
 def test_names_and_values_of_strangers_stay_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,8 +47,8 @@ def test_the_run_file_of_a_rank_renders_and_is_never_overwritten(
     text = Path("p.yaml").read_text()
     assert text.startswith("# Rank 2 of")
     assert main(["render", "p.yaml", "--output", "b"]) == 0
-    assert main([*WORDS, "--output", "p.yaml"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert main([*WORDS, "--output", "p.yaml"]) == 4
+    assert "p.yaml exists; --force replaces it" in capsys.readouterr().err
     assert Path("p.yaml").read_text() == text
 
 

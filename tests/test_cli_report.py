@@ -100,9 +100,9 @@ def test_page_and_plots_are_written(
     svg = (plots / "loss.svg").read_text()
     assert svg.startswith("<svg xmlns=")
     assert "var(" not in svg
-    assert capsys.readouterr().out.splitlines() == [
-        f"wrote {page}",
-        f"wrote {len(names)} plots into {plots}",
+    assert capsys.readouterr().err.splitlines() == [
+        f"moectl: wrote {page}",
+        f"moectl: wrote {len(names)} plots into {plots}",
     ]
 
 

@@ -255,7 +255,10 @@ def test_a_run_whose_node_went_down_is_live_and_waits(
     site: Site, capsys: pytest.CaptureFixture[str]
 ) -> None:
     site.behave("exec sleep 60")
-    run, job = launched(site, "moe", "batch")
+    wanted = ("--set", "cluster.directives=[--requeue]")
+    assert run_command(site.words("moe", "batch", *wanted)) == 0
+    ((run, held),) = site.records().items()
+    job = held["jobs"][-1]["job"]
     site.until(job, "RUNNING")
     row = listed(capsys)[run]
     assert (row["state"], row["jobs"][0]["restarts"]) == ("running", 0)
@@ -272,6 +275,24 @@ def test_a_run_whose_node_went_down_is_live_and_waits(
     finally:
         eventually(lambda: returned(site, node), "the node is back")
     assert site.state(job) == "CANCELLED"
+
+
+def test_a_run_with_nothing_to_go_on_from_ends_with_its_node_and_status_names_that(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.behave("exec sleep 60")
+    run, job = launched(site, "moe", "batch")
+    site.until(job, "RUNNING")
+    node = re.sub(r"\[(\d+).*", r"\1", listed(capsys)[run]["jobs"][0]["nodes"])
+    site.slurm.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    try:
+        site.until(job, "NODE_FAIL")
+        row = listed(capsys)[run]
+        assert (row["state"], row["live"], row["jobs"][0]["restarts"]) == ("node failure", False, 0)
+        assert run_command(["status", run]) == 0
+        assert "failed  a node of the job went down" in capsys.readouterr().out
+    finally:
+        eventually(lambda: returned(site, node), "the node is back")
 
 
 def test_a_run_is_done_by_the_log_of_its_last_restart(tmp_path: Path) -> None:

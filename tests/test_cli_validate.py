@@ -16,6 +16,7 @@ import pytest
 from moectl.__main__ import main
 from moectl.actions import validate as action
 from moectl.actions.validate import Checked, Outcome, Report
+from moectl.cli import manner
 from moectl.cli import validate as command
 from moectl.cli.commands import COMMANDS
 from moectl.findings import Finding
@@ -118,13 +119,16 @@ def test_the_exit_code_follows_the_severity(
     ],
 )
 @pytest.mark.parametrize("form", [[], ["--format", "json"]])
-def test_what_cannot_be_meant_is_said_on_standard_error_only(
+def test_what_cannot_be_meant_is_said_on_standard_error_and_to_programs_as_json(
     stand: Stand, words: list[str], form: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [] if "--format" in words else form
     assert main(["validate", *words, *given]) == 2
     said = capsys.readouterr()
-    assert said.out == ""
+    if "json" in [*words, *given]:
+        assert json.loads(said.out)["error"]["exit_code"] == 2
+    else:
+        assert said.out == ""
     assert said.err
     assert stand.asked == []
 
@@ -163,7 +167,7 @@ def test_every_format_goes_to_standard_output_or_a_file(
     assert main(["validate", "run.yml", "--format", form, "--output", "report"]) == 1
     written = capsys.readouterr()
     assert written.out == ""
-    assert written.err == "1 error in 1 file\n"
+    assert written.err == "moectl: 1 error in 1 file\n"
     assert Path("report").read_text("utf-8").startswith(begin)
 
 
@@ -187,14 +191,14 @@ def test_colours_need_a_terminal_that_wants_them(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert command._colourful(Stream(True))
-    assert not command._colourful(Stream(False))
+    assert manner.colourful(Stream(True))
+    assert not manner.colourful(Stream(False))
     monkeypatch.setenv("NO_COLOR", "1")
-    assert not command._colourful(Stream(True))
+    assert not manner.colourful(Stream(True))
     monkeypatch.setenv("NO_COLOR", "")
-    assert command._colourful(Stream(True))
+    assert manner.colourful(Stream(True))
     monkeypatch.setenv("TERM", "dumb")
-    assert not command._colourful(Stream(True))
+    assert not manner.colourful(Stream(True))
 
 
 @pytest.fixture

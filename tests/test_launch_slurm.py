@@ -137,6 +137,48 @@ def test_jobs_are_told_by_what_they_do(site: Site) -> None:
     assert [state.live for state in states.values()][:5] == [True, True, False, False, False]
 
 
+def test_what_a_person_set_for_their_own_tables_changes_no_answer(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = submitted(site, "b-1")
+    site.until(job, "RUNNING")
+    for name, value in {
+        "SQUEUE_FORMAT": "%i",
+        "SQUEUE_FORMAT2": "JobID",
+        "SQUEUE_SORT": "nonsense",
+        "SQUEUE_STATES": "PD",
+        "SQUEUE_PARTITION": "held",
+        "SQUEUE_USERS": "nobody",
+        "SACCT_FORMAT": "JobName",
+        "SCANCEL_INTERACTIVE": "1",
+        "SCANCEL_STATE": "PENDING",
+        "SINFO_FORMAT": "%P",
+        "SLURM_TIME_FORMAT": "relative",
+        "SLURM_BITSTR_LEN": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    backend = Slurm()
+    state = backend.states([job])[job]
+    assert (state.phase, state.name, state.start[:2]) == ("running", "b-1", "20")
+    backend.cancel([job], "b-1")
+    eventually(lambda: backend.states([job])[job].phase == "cancelled", "cancelled")
+
+
+@pytest.mark.parametrize("name", ["a%jb", "c%%d"])
+def test_a_folder_that_slurm_would_read_as_a_pattern_is_refused_before_sbatch(
+    site: Site, name: str
+) -> None:
+    script = site.folder / name / "j.sh"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\n#SBATCH --output=x-%j.log\necho started\n")
+    with pytest.raises(BackendError, match="put the runs into a folder without one"):
+        Slurm().submit(script, "p-1")
+    # What is refused fails in the real Slurm, and leaves no log.
+    job = str(site.slurm.submit(script, cwd=script.parent))
+    site.until(job, "FAILED")
+    assert not list(site.folder.rglob("x-*.log"))
+
+
 def test_jobs_are_found_by_name_also_ended_ones(site: Site) -> None:
     first = submitted(site, "found-1", script="exit 0")
     site.until(first, "COMPLETED")

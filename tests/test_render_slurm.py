@@ -226,6 +226,9 @@ HOSTILE = {
         ),
     ),
     "long run": JOBS["long-run"],
+    "long run with a preflight": replace(
+        JOBS["long-run"], cluster=replace(JOBS["long-run"].cluster, preflight=True)
+    ),
     "slices inside a node": jobs.job(jobs.H100, 2, slice_gpus=4),
 }
 

@@ -19,7 +19,9 @@ from moectl.report.page import page
 from moectl.report.scaling_forms import page as scaling_page
 from tests.support import report_logs as made
 from tests.support.components import require
+from tests.support.traces import xspace
 from tests.test_report_fuzz import HOSTILE
+from tests.test_report_traced import KERNELS
 
 DESK, PHONE = (1280, 900), (390, 844)
 # Colours of every text that is seen against what is behind it, by WCAG 2.1's formula.
@@ -55,7 +57,7 @@ DRAWN = """
   const all = [...figure.querySelectorAll("svg")];
   const svg = all.filter(each => each.getBoundingClientRect().width);
   return [figure.id, svg.length, svg[0].getBoundingClientRect().width,
-          svg[0].querySelectorAll('path,circle').length,
+          svg[0].querySelectorAll('path,circle,rect').length,
           Math.min(...[...svg[0].querySelectorAll('text')].map(
             text => text.getBoundingClientRect().height))];
 })
@@ -92,7 +94,15 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         path = folder / f"run-{gpus}"
         path.write_text(made.log(60, seconds=5.763 * (gpus / 128) ** 0.011, gpus=gpus))
         paths.append(str(path))
-    texts = {"report": page(found), "scaling": scaling_page(scaling(paths))}
+    traced = made.folder(folder / "traced")
+    place = traced / "profile" / "host.xplane.pb"
+    place.parent.mkdir()
+    place.write_bytes(xspace({"/device:GPU:0": KERNELS}))
+    texts = {
+        "profiled": page(report([str(traced)])),
+        "report": page(found),
+        "scaling": scaling_page(scaling(paths)),
+    }
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text)
     return {name: folder / f"{name}.html" for name in texts}
@@ -123,7 +133,7 @@ class Visit:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("name", ["report", "scaling"])
+@pytest.mark.parametrize("name", ["report", "scaling", "profiled"])
 def test_a_page_is_drawn_quiet_and_readable(
     browser: Any,
     pages: dict[str, Path],
@@ -137,7 +147,7 @@ def test_a_page_is_drawn_quiet_and_readable(
         assert visit.requests == [pages[name].as_uri()]
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= size[0]
         drawn = visit.page.evaluate(DRAWN)
-        assert len(drawn) == {"report": 7, "scaling": 2}[name]
+        assert len(drawn) == {"report": 7, "scaling": 2, "profiled": 8}[name]
         for figure, count, width, shapes, height in drawn:
             assert count == 1, figure
             assert width > 300, figure

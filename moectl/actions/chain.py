@@ -17,6 +17,7 @@ from moectl.facts.yaml_facts import read
 from moectl.job import Job
 from moectl.launch.store import BUNDLE, Store
 from moectl.render import limits
+from moectl.settings.flatten import place
 
 _LEAST_LINKS = 2
 
@@ -121,7 +122,16 @@ def _until(planned: Planned, target: str, wishes: Wishes, until: int) -> tuple[P
     if until < steps and planned.job.effective.get("learning_rate_schedule_steps") == -1:
         said["optimizer.schedule_steps"] = (steps, "--until-step")
     wishes = replace(wishes, options={**wishes.options, **said})
-    return plan_launch(target, wishes), wishes
+    planned = plan_launch(target, wishes)
+    if (held := limits.steps(planned.job)) != until:
+        job = planned.job
+        value = job.arguments.get("steps") or job.config.get("steps")
+        by = place(value.origin) if value is not None else "another setting"
+        raise UsageError(
+            f"--until-step {until} ends the run at another step than {by}, which says {held}: "
+            "leave one of the two out"
+        )
+    return planned, wishes
 
 
 def _require_fit(planned: Planned, flag: str) -> None:

@@ -94,7 +94,7 @@ def checked(answer: Answer) -> LayoutCheck:
 
     Raises:
         UsageError: the model has no table of weights, so nothing was laid out.
-        LocalFilesError: JAX cannot be imported.
+        LocalFilesError: JAX cannot be imported; the message says what to install.
     """
     found = answer.assessment
     layout, job = found.prepared.layout, answer.job
@@ -134,13 +134,15 @@ def laid_out(leaves: Sequence[Leaf], rules: Sequence[Rule], mesh: Mapping[str, i
         mesh: size of every mesh axis, those of size 1 included.
 
     Raises:
-        LocalFilesError: JAX cannot be imported.
+        LocalFilesError: JAX cannot be imported; the message says what to install.
     """
     try:
         import jax  # noqa: PLC0415
         from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec  # noqa: PLC0415
     except ImportError as error:
-        raise LocalFilesError(f"--verify needs JAX, which cannot be imported: {error}") from error
+        raise LocalFilesError(
+            f"--verify needs JAX, which cannot be imported: {error}; pip install 'moectl[jax]'"
+        ) from error
     partition: Any = PartitionSpec  # it has no types
     abstract: Any = AbstractMesh(tuple(mesh.values()), tuple(mesh))
     known: dict[tuple[str | None, ...], Any] = {}

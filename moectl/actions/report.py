@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from moectl.errors import BackendError, UsageError
+from moectl.errors import BackendError, SourceError, UsageError
 from moectl.launch.backend import Backend
 from moectl.launch.record import RunRecord
 from moectl.launch.store import Store
 from moectl.logs.accounting import Allocation, moment
-from moectl.logs.folders import beginning, job_folders, rank_logs
+from moectl.logs.folders import batch_log, beginning, job_folders, rank_log, rank_logs
+from moectl.logs.tail import tail_state
+from moectl.logs.triage import Triage, of_files, of_folder
 from moectl.report.compare import Comparison
 from moectl.report.compare import compare as compare_reports
 from moectl.report.context import Wish
-from moectl.report.gather import Material, add, gather
+from moectl.report.gather import Material, add, add_profiles, gather
 from moectl.report.measure import Report
 from moectl.report.measure import report as measure
 from moectl.report.scaling import Scaling
 from moectl.report.scaling import scaling as scale
 from moectl.settings.bundle_names import CONFIG, LOCK
+from moectl.settings.yaml_source import read_mapping
 
 _CONFIG_BYTES = 1 << 18
-_KEY = re.compile(r"^([a-z_]\w{0,80}): *(.{0,2000}?) *$", re.M | re.ASCII)
-_LOCKED = re.compile(r"^(hardware|gpus): *([\w.-]{1,60}) *$", re.M | re.ASCII)
 _METRICS_KEY = "metrics_file"
 _EVENTS = "output/**/events.out.tfevents.*"
 _GPUS = re.compile(r"([1-9]\d{0,6})=(.+)", re.S | re.ASCII)
@@ -52,7 +55,18 @@ def report(
         UsageError: a word is neither, or runs and files are mixed.
         LocalFilesError: a file cannot be read.
     """
-    return measure(material(words, release, store, backend), wish)
+    held = material(words, release, store, backend)
+    found = measure(held, wish)
+    return replace(found, failure=_failure(held, found.context.config))
+
+
+def _failure(held: Material, config: Mapping[str, str]) -> Triage | None:
+    """Return why a run failed, None where nothing tells."""
+    if held.folder is None:
+        return of_files([log.path for log in held.logs], config)
+    if tail_state(rank_log(held.folder, 0)).done(None):
+        return None
+    return of_folder(held.folder, held.batch, config)
 
 
 def compare(
@@ -117,8 +131,6 @@ def scaling(
 
 def _named(reports: Iterable[Report]) -> list[Report]:
     """Return reports of which each has a name of its own."""
-    from dataclasses import replace  # noqa: PLC0415
-
     seen: dict[str, int] = {}
     found = []
     for each in reports:
@@ -165,21 +177,32 @@ def _name(paths: Sequence[Path]) -> str:
 def _of_bundle(bundle: Path, jobs: Collection[str] | None, release: str) -> Material:
     """Read what a bundle's runs left in it."""
     found = Material(bundle.name, release=release)
-    text = beginning(bundle / CONFIG, _CONFIG_BYTES)
-    found.config = {key: value.strip("'\"") for key, value in _KEY.findall(text)}
+    found.config = {key: str(value) for key, value in _mapping(bundle / CONFIG, found).items()}
     found.config_place = str(bundle / CONFIG)
-    locked = dict(_LOCKED.findall(beginning(bundle / LOCK, _CONFIG_BYTES)))
-    found.hardware = locked.get("hardware", "")
-    found.gpus = int(locked["gpus"]) if locked.get("gpus", "").isdecimal() else None
+    locked = _mapping(bundle / LOCK, found)
+    hardware, gpus = locked.get("hardware"), locked.get("gpus")
+    found.hardware = hardware if isinstance(hardware, str) else ""
+    found.gpus = gpus if type(gpus) is int and gpus > 0 else None
     for folder in job_folders(bundle, jobs):
         for path in rank_logs(folder.path).values():
             add(found, path)
+        found.folder, found.batch = folder.path, batch_log(bundle, folder.job)
     metrics = found.config.get(_METRICS_KEY, "")
     if metrics and (bundle / metrics).is_file():
         add(found, bundle / metrics)
     for event in sorted(bundle.glob(_EVENTS))[:_MOST_EVENTS]:
         add(found, event)
+    add_profiles(found, bundle)
     return found
+
+
+def _mapping(path: Path, found: Material) -> Mapping[str, Any]:
+    """Return what a file of a bundle says; one that cannot be read is a note."""
+    try:
+        return read_mapping(beginning(path, _CONFIG_BYTES), str(path)).data
+    except SourceError as error:
+        found.notes.append(f"{error}; it tells nothing here")
+        return {}
 
 
 def _accounts(found: Material, store: Store, record: RunRecord, backend: Backend | None) -> None:

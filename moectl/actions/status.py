@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from moectl.actions.kubernetes import bringer
 from moectl.actions.runs import Row, Table, backend_for, row, table
-from moectl.launch.backend import Backend
+from moectl.launch.backend import Backend, JobState
 from moectl.launch.settle import settle
 from moectl.launch.store import Store
 from moectl.logs.folders import (
@@ -31,6 +31,20 @@ from moectl.settings.bundle_names import CONFIG
 FIRST_LOOK, LAST_LOOK, GROWTH = 2.0, 30.0, 1.5
 _STEPS = re.compile(r"^(steps|learning_rate_schedule_steps): *(-?\d{1,12}) *$", re.M | re.ASCII)
 _CONFIG_BYTES = 1 << 18
+# What the scheduler did to a job, and what to do. Its processes tell of the signal they got at
+# most, which is no cause.
+_BY_SCHEDULER = {
+    "timeout": Verdict(
+        "the job reached its time limit",
+        "raise cluster.time, or go on with `moectl resume` where it saves checkpoints",
+        retry=False,
+    ),
+    "node failure": Verdict(
+        "a node of the job went down",
+        "`moectl resume` starts it again",
+        retry=True,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +114,7 @@ class Details:
 
 @dataclass(frozen=True, slots=True)
 class Statuses:
-    """All runs, newest first, and what else the table of runs has to say."""
+    """All runs, newest first, and what else the table of runs has to say, with the same states."""
 
     runs: tuple[Status, ...]
     table: Table
@@ -117,7 +131,9 @@ def statuses(store: Store, backend: Backend | None = None, now: float | None = N
         if each.live and each.jobs:
             bringer(each.record, store, backend)(each.record)
     moment = time.time() if now is None else now
-    return Statuses(tuple(status_of(each, moment) for each in found.rows), found)
+    runs = tuple(status_of(each, moment) for each in found.rows)
+    judged = tuple(replace(each.row, state=each.state) for each in runs)
+    return Statuses(runs, replace(found, rows=judged))
 
 
 def status(
@@ -186,9 +202,19 @@ def details(found: Status) -> Details:
         jobs = found.row.record.job_ids
         job = found.folder.job if found.folder else jobs[-1] if jobs else None
         why = verdict(path, batch_log(bundle, job) if job else None)
+        why = _by_scheduler(why, next((one for one in found.row.jobs if one.job == job), None))
     looked = preflight(path) if path else None
     differing = tuple(differences(bundle, path)) if path else ()
     return Details(found, why, differing, looked.said if looked else "")
+
+
+def _by_scheduler(why: Verdict | None, job: JobState | None) -> Verdict | None:
+    """Return what the scheduler did to a job where its logs tell no cause of their own."""
+    did = _BY_SCHEDULER.get(job.phase) if job is not None else None
+    if did is None or job is None or (why is not None and not why.signalled):
+        return why
+    rank, code = (why.rank, why.exit_code) if why is not None else (None, None)
+    return replace(did, rank=rank, node=why.node if why else "", exit_code=code, text=job.reason)
 
 
 def watched(

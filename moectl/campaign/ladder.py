@@ -69,8 +69,14 @@ class Climb:
 
 
 def root(runs: Path) -> Path:
-    """Return the folder of climbs in the folder of run records."""
-    return runs / CLIMBS
+    """Return the folder of climbs in the folder of run records.
+
+    The first version that climbed kept them beside that folder; they stay where they are.
+    """
+    folder, older = runs / CLIMBS, runs.parent / CLIMBS.removeprefix(".")
+    if not folder.is_dir() and next(older.glob(f"*/{FILE}"), None) is not None:
+        return older
+    return folder
 
 
 def bundle_of(folder: Path, rung: Rung) -> Path:

@@ -16,7 +16,7 @@ def calibrate_commands(answer: Option) -> tuple[Command, ...]:
             "calibrate",
             "Fit predicted step times to a run that was measured.",
             "moectl.cli.calibrate:run",
-            (Argument("run", "A run by its id or name, or a bundle with its logs."),),
+            (Argument("run", "A run by its id or name, or a bundle with its logs.", of="runs"),),
             (
                 Option(
                     "--trace",
@@ -24,6 +24,7 @@ def calibrate_commands(answer: Option) -> tuple[Command, ...]:
                     "repeated.",
                     kind="many",
                     metavar="FILE",
+                    of="files",
                 ),
                 answer,
             ),

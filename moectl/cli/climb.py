@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from moectl.cli.job_options import wishes
+from moectl.cli.numbers import wholes
 from moectl.cli.text import say, say_json
 from moectl.errors import BackendError, UsageError, ValueUsageError
+from moectl.reports.columns import columns
 from moectl.reports.escape import printable
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ def run(
     limits = {name: value for name, value in said.items() if value is not None}
     store = Store()
     if target is not None and rungs is not None:
-        climb, rendered = action.plan_climb(target, wishes(values), _counts(rungs), limits)
+        counts = wholes("--rungs", rungs, "numbers of GPUs with commas, e.g. 8,64,128")
+        climb, rendered = action.plan_climb(target, wishes(values), counts, limits)
         found = action.start(store, climb, rendered)
     elif resume is not None:
         found = action.resume(store, resume, values["set"], limits)
@@ -71,13 +74,6 @@ def _number(flag: str, text: str | None) -> float | None:
     return value
 
 
-def _counts(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and 0 < len(part) < 9 for part in parts):
-        raise ValueUsageError("--rungs", text, "numbers of GPUs with commas, e.g. 8,64,128")
-    return [int(part) for part in parts]
-
-
 def _table(found: Ladder) -> Iterator[str]:
     yield f"{printable(found.climb.id)}: {printable(found.climb.target)}"
     first = found.rungs[0].verdict
@@ -97,10 +93,7 @@ def _table(found: Ladder) -> Iterator[str]:
                 one.job,
             )
         )
-    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
-    for row in (_HEAD, *rows):
-        cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
-        yield "  ".join(cells).rstrip()
+    yield from columns(_HEAD, rows)
     for one in found.rungs:
         if one.told:
             yield f"{one.rung.gpus} GPUs: {printable(one.told)}"

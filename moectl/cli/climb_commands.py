@@ -24,12 +24,18 @@ def climb_commands(job_options: tuple[Option, ...], answer: Option) -> tuple[Com
                     "target",
                     "A preset or run file; none with --resume and --show.",
                     required=False,
+                    of="targets",
                 ),
             ),
             (
                 Option("--rungs", "GPUs of the rungs, e.g. 8,64,128.", metavar="N,N"),
-                Option("--resume", "Go on with a climb, from its failed rung.", metavar="CLIMB"),
-                Option("--show", "Say where a climb stands.", metavar="CLIMB"),
+                Option(
+                    "--resume",
+                    "Go on with a climb, from its failed rung.",
+                    metavar="CLIMB",
+                    of="climbs",
+                ),
+                Option("--show", "Say where a climb stands.", metavar="CLIMB", of="climbs"),
                 Option(
                     "--min-efficiency",
                     "Tokens a second and GPU, of the first rung's, at least.",

@@ -20,6 +20,8 @@ class Option:
         choices: legal values, if they are few.
         default: value when not given.
         short: one letter for it, e.g. "-f"; empty for none.
+        of: what its values are, for completion: a name of `moectl.cli.completion.KNOWN`;
+            empty for what nobody can know.
     """
 
     flag: str
@@ -29,6 +31,7 @@ class Option:
     choices: tuple[str, ...] = ()
     default: str | None = None
     short: str = ""
+    of: str = ""
 
     @property
     def name(self) -> str:
@@ -50,23 +53,14 @@ class Argument:
         help: one line.
         many: whether it takes any number of words; only the last one may.
         required: whether at least one word is wanted; only one that takes many may do without.
+        of: what its words are, as for an option.
     """
 
     name: str
     help: str
     many: bool = False
     required: bool = True
-
-
-def answer(*forms: str) -> Option:
-    """Return the option that says how an answer is printed; text where nobody says it."""
-    return Option(
-        "--format",
-        "How the answer is printed.",
-        metavar="FORMAT",
-        choices=("text", *forms),
-        default="text",
-    )
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,72 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from moectl.cli.calibrate_commands import calibrate_commands
+from moectl.cli.catalogue_commands import catalogue_commands
 from moectl.cli.climb_commands import climb_commands
-from moectl.cli.command import Argument, Command, Option, answer
+from moectl.cli.command import Argument, Command, Option
+from moectl.cli.completion_commands import completion_commands
 from moectl.cli.diff_commands import diff_commands
 from moectl.cli.estimate_commands import estimate_commands
 from moectl.cli.launch_commands import launch_commands
+from moectl.cli.options import (
+    ANSWER,
+    CLUSTER,
+    COLOUR,
+    CONTEXT,
+    FORCE,
+    GPUS_UNSAID,
+    HARDWARE_UNSAID,
+    IMAGE_UNSAID,
+    JOB_OPTIONS,
+    NAMESPACE,
+    QUIET,
+    YES,
+    answer,
+    output,
+)
 from moectl.cli.plan_commands import plan_commands
 from moectl.cli.prove_commands import prove_commands
 from moectl.cli.rehearse_commands import rehearse_commands
 from moectl.cli.report_commands import report_commands
 from moectl.cli.trace_commands import trace_commands
 
-_FORMAT = answer("json")
-_JOB_OPTIONS = (
-    Option("--gpus", "GPUs in all.", metavar="N"),
-    Option("--hardware", "GPU platform, see `moectl hardware list`.", metavar="NAME"),
-    Option(
-        "--form",
-        "Synthetic benchmark, or real training.",
-        metavar="FORM",
-        choices=("benchmark", "pretrain"),
-    ),
-    Option("--name", "Name of the run.", metavar="NAME"),
-    Option(
-        "--set",
-        "Set a path of the run file or a MaxText key; may be repeated.",
-        kind="many",
-        metavar="KEY=VALUE",
-    ),
-    Option("--cluster", "Cluster profile: a file, or the name of one.", metavar="PROFILE"),
-    Option(
-        "--global-batch", "Sequences a step over all GPUs; keeps it when GPUs change.", metavar="N"
-    ),
-    Option("--image", "Container image.", metavar="REFERENCE"),
-    Option(
-        "--launcher",
-        "What starts the processes.",
-        metavar="NAME",
-        choices=("slurm", "local", "kubernetes"),
-    ),
-    Option("--context", "Context of the kubeconfig.", metavar="NAME"),
-    Option("--namespace", "Namespace of Kubernetes.", metavar="NAME"),
-    Option("--cache", "Shared folder of compiled programs, on the nodes.", metavar="DIR"),
-    Option("--debug", "NCCL logs and HLO by rank.", kind="flag"),
-    Option(
-        "--profile",
-        "Profile some steps: with JAX's own profiler, or with Nsight Systems.",
-        metavar="TOOL",
-        choices=("xplane", "nsys"),
-    ),
-    Option("--profile-steps", "How many steps are profiled.", metavar="N"),
-    Option("--profile-skip", "How many steps come before them.", metavar="N"),
-    Option("--profile-ranks", "Processes nsys runs around, e.g. 0,8.", metavar="RANKS"),
-    Option("--preflight", "Look at every process before it trains.", kind="flag"),
-    Option(
-        "--preflight-retry",
-        "The same, and once more on spare nodes without those it names.",
-        kind="flag",
-    ),
-    Option(
-        "--allow", "Overrule a finding by its code; may be repeated.", kind="many", metavar="CODE"
-    ),
-)
-_TARGET = Argument("target", "A preset, a run file, or the folder of a bundle.")
+_FORMAT = ANSWER
+_JOB_OPTIONS = JOB_OPTIONS
+_TARGET = Argument("target", "A preset, a run file, or the folder of a bundle.", of="targets")
 
-COMMANDS: tuple[Command, ...] = (
+_OWN: tuple[Command, ...] = (
     Command(
         "render",
         "Turn a preset or run file into everything a job needs.",
@@ -75,8 +46,8 @@ COMMANDS: tuple[Command, ...] = (
         (_TARGET,),
         (
             *_JOB_OPTIONS,
-            Option("--output", "Folder of the bundle; the default is NAME-Ngpus.", metavar="DIR"),
-            Option("--force", "Overwrite files of a folder that holds others too.", kind="flag"),
+            output("the bundle", folder=True, default="NAME-Ngpus"),
+            FORCE,
             Option(
                 "--stdout",
                 "Print one part and write nothing.",
@@ -117,42 +88,40 @@ COMMANDS: tuple[Command, ...] = (
                 "input.",
                 many=True,
                 required=False,
+                of="files",
             ),
         ),
         (
-            Option("--xla-flags", "Check a text of XLA_FLAGS.", metavar="TEXT"),
-            Option("--gpus", "GPUs in all, where a file does not say.", metavar="N"),
-            Option("--gpus-per-node", "GPUs a node, where a file does not say.", metavar="N"),
-            Option("--hardware", "GPU platform, where a file does not say.", metavar="NAME"),
-            Option("--image", "Container image, where a file does not say.", metavar="REFERENCE"),
-            Option("--maxtext", "MaxText release to judge against.", metavar="RELEASE"),
-            Option("--jaxlib", "jaxlib release to judge against.", metavar="RELEASE"),
-            Option("--probe", "What `moectl probe` said of the image.", metavar="FILE"),
+            Option("--xla-flags", "Check a text of XLA_FLAGS.", metavar="TEXT", of="xla"),
+            GPUS_UNSAID,
+            Option("--gpus-per-node", "GPUs a node, where no file says it.", metavar="N"),
+            HARDWARE_UNSAID,
+            IMAGE_UNSAID,
+            Option(
+                "--maxtext", "MaxText release to judge against.", metavar="RELEASE", of="maxtexts"
+            ),
+            Option("--jaxlib", "jaxlib release to judge against.", metavar="RELEASE", of="jaxlibs"),
+            Option("--probe", "What `moectl probe` said of the image.", metavar="FILE", of="files"),
             Option(
                 "--select",
                 "Report these codes or families only, comma separated; may be repeated.",
                 kind="many",
                 metavar="CODES",
+                of="codes",
             ),
             Option(
                 "--ignore",
                 "Leave these codes or families out, comma separated; may be repeated.",
                 kind="many",
                 metavar="CODES",
+                of="codes",
             ),
             Option("--strict", "Warnings fail the check as well.", kind="flag"),
             Option("--fix", "Make the remedies that are safe; shows them and asks.", kind="flag"),
             Option("--diff", "Show what --fix would change, and change nothing.", kind="flag"),
-            Option("--yes", "Answer the question of --fix.", kind="flag"),
-            Option(
-                "--format",
-                "How the report is written.",
-                metavar="FORMAT",
-                choices=("text", "json", "github", "sarif", "junit"),
-                default="text",
-            ),
-            Option("--output", "Write the report to a file.", metavar="FILE"),
-            Option("--quiet", "Findings only, without remarks and summary.", kind="flag"),
+            YES,
+            answer("json", "github", "sarif", "junit"),
+            output("the answer"),
         ),
         (
             "moectl validate run.yaml",
@@ -174,6 +143,7 @@ COMMANDS: tuple[Command, ...] = (
                 "one, the families of codes.",
                 many=True,
                 required=False,
+                of="names",
             ),
         ),
         (_FORMAT,),
@@ -189,16 +159,16 @@ COMMANDS: tuple[Command, ...] = (
         "Look at the cluster of this machine, and write a cluster profile of it.",
         "moectl.cli.doctor:run",
         options=(
-            Option("--output", "File to write the profile to.", metavar="FILE"),
-            Option("--force", "Replace the file when it exists.", kind="flag"),
+            output("the profile"),
+            FORCE,
             Option(
                 "--launcher",
                 "What to look at; the default is this machine and its Slurm.",
                 metavar="NAME",
                 choices=("slurm", "local", "kubernetes"),
             ),
-            Option("--context", "Context of the kubeconfig.", metavar="NAME"),
-            Option("--namespace", "Namespace of Kubernetes.", metavar="NAME"),
+            CONTEXT,
+            NAMESPACE,
             _FORMAT,
         ),
         examples=("moectl doctor", "moectl doctor --output site.yaml"),
@@ -216,6 +186,7 @@ COMMANDS: tuple[Command, ...] = (
                 "Images of a registry; without one, the profile's or moectl's own.",
                 many=True,
                 required=False,
+                of="images",
             ),
         ),
         (
@@ -225,8 +196,13 @@ COMMANDS: tuple[Command, ...] = (
                 metavar="NAME",
                 choices=("aarch64", "x86_64"),
             ),
-            Option("--to", "Folder of the files; else the profile's, else here.", metavar="DIR"),
-            Option("--cluster", "Cluster profile: a file, or the name of one.", metavar="PROFILE"),
+            Option(
+                "--to",
+                "Folder of the files; else the profile's, else here.",
+                metavar="DIR",
+                of="folders",
+            ),
+            CLUSTER,
             _FORMAT,
         ),
         (
@@ -246,106 +222,12 @@ COMMANDS: tuple[Command, ...] = (
     *climb_commands(_JOB_OPTIONS, _FORMAT),
     *trace_commands(_FORMAT),
     *diff_commands(_FORMAT),
-    Command(
-        "schema",
-        "Print the JSON Schema of run files, cluster profiles or presets.",
-        "moectl.cli.schema:run",
-        (
-            Argument(
-                "kind",
-                "run, cluster or preset; without one, run.",
-                many=True,
-                required=False,
-            ),
-        ),
-        (Option("--output", "Write to a file.", metavar="FILE"),),
-        ("moectl schema", "moectl schema preset --output preset.schema.json"),
-        detail="For editors (yaml-language-server) and other checkers; JSON Schema 2020-12.",
-    ),
-    Command(
-        "probe",
-        "Print the program that catalogues an image, for `validate --probe`.",
-        "moectl.cli.probe:run",
-        options=(
-            Option(
-                "--python",
-                "Run it with this interpreter and print its JSON instead.",
-                metavar="PATH",
-            ),
-            Option("--output", "Write to a file.", metavar="FILE"),
-        ),
-        examples=("moectl probe --output probe.py",),
-        detail="One standard-library file; in the image: `docker run --rm IMAGE python3 - < "
-        "probe.py > image.json`, or with srun --container-image. It needs no GPU and tells no "
-        "secrets.",
-    ),
-    Command(
-        "presets list",
-        "List the presets.",
-        "moectl.cli.catalogues:presets_list",
-        options=(_FORMAT,),
-        examples=("moectl presets list",),
-    ),
-    Command(
-        "presets show",
-        "Show a preset: its values, its path and the reasons.",
-        "moectl.cli.catalogues:presets_show",
-        (Argument("name", "A preset."),),
-        (_FORMAT,),
-        ("moectl presets show kimi-k2-1t",),
-    ),
-    Command(
-        "hardware list",
-        "List the GPU platforms.",
-        "moectl.cli.catalogues:hardware_list",
-        options=(_FORMAT,),
-        examples=("moectl hardware list",),
-    ),
-    Command(
-        "hardware show",
-        "Show a GPU platform and the sources of its figures.",
-        "moectl.cli.catalogues:hardware_show",
-        (Argument("name", "A platform."),),
-        (_FORMAT,),
-        ("moectl hardware show gb200-nvl72",),
-    ),
-    Command(
-        "facts list",
-        "List the fact tables with their releases.",
-        "moectl.cli.facts:facts_list",
-        options=(_FORMAT,),
-        examples=("moectl facts list",),
-    ),
-    Command(
-        "facts maxtext",
-        "Read the key catalogue of a MaxText wheel or folder.",
-        "moectl.cli.facts:maxtext",
-        (Argument("source", "A wheel, a source tree, or a site-packages folder."),),
-        (Option("--output", "Folder to write the catalogue to.", metavar="DIR"),),
-        ("moectl facts maxtext maxtext-0.2.5-py3-none-any.whl --output catalogue",),
-    ),
-    Command(
-        "facts xla",
-        "Ask an installed jaxlib for its XLA flags.",
-        "moectl.cli.facts:xla",
-        options=(
-            Option(
-                "--python",
-                "Interpreter that has the jaxlib; the default is this one.",
-                metavar="PATH",
-            ),
-            Option("--output", "File to write the catalogue to.", metavar="FILE"),
-        ),
-        examples=("moectl facts xla --output xla.tsv",),
-    ),
-    Command(
-        "facts weights",
-        "Ask MaxText itself for the weights of its models (minutes).",
-        "moectl.cli.facts:weights",
-        (Argument("models", "Model names, comma separated."),),
-        (Option("--output", "File to write the table to.", metavar="FILE"),),
-        ("moectl facts weights deepseek3-671b --output weights.json",),
-    ),
+    *completion_commands(),
+    *catalogue_commands(),
+)
+# Every command can be told to be quiet, and when to use colours.
+COMMANDS: tuple[Command, ...] = tuple(
+    replace(command, options=(*command.options, QUIET, COLOUR)) for command in _OWN
 )
 
 
@@ -375,10 +257,8 @@ def overview() -> str:
             *rows,
             "",
             "Options:",
-            "  --version             Print the version.",
-            "  --install-completion  Install completion for the current shell.",
-            "  --show-completion     Print completion for the current shell.",
-            "  --help                Print this text; `moectl COMMAND --help` says more.",
+            "  --version  Print the version.",
+            "  --help     Print this text; `moectl COMMAND --help` says more.",
             "",
             "Start here:",
             "  moectl render deepseek3-671b --gpus 128",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moectl.cli.command import Argument, Command, Option
+from moectl.cli.options import FORCE, GPUS_UNSAID, HARDWARE_UNSAID, IMAGE_UNSAID, output
 
 
 def diff_commands(answer: Option) -> tuple[Command, ...]:
@@ -17,7 +18,7 @@ def diff_commands(answer: Option) -> tuple[Command, ...]:
             "diff",
             "Say what differs between two jobs by what they mean.",
             "moectl.cli.diff:run",
-            (Argument("left", what), Argument("right", what)),
+            (Argument("left", what, of="jobs"), Argument("right", what, of="jobs")),
             (answer,),
             ("moectl diff run.yaml run.yaml", "moectl diff run.yaml run.yaml --format json"),
             "Compares GPUs, mesh, batch, memory, every effective MaxText key, XLA flags, variables "
@@ -27,7 +28,7 @@ def diff_commands(answer: Option) -> tuple[Command, ...]:
             "verify",
             "Say whether a bundle or run can be reproduced today, and what drifted.",
             "moectl.cli.verify:run",
-            (Argument("target", "A bundle's folder, or a run by its id or name."),),
+            (Argument("target", "A bundle's folder, or a run by its id or name.", of="jobs"),),
             (answer,),
             ("moectl verify deepseek3-671b-128gpus",),
             "Compares moectl, catalogues, templates, every file with what its lock renders now, "
@@ -38,12 +39,13 @@ def diff_commands(answer: Option) -> tuple[Command, ...]:
             "import",
             "Take a script, config, manifest or flags over into a run file.",
             "moectl.cli.importing:run",
-            (Argument("paths", "The files of one run.", many=True),),
+            (Argument("paths", "The files of one run.", many=True, of="files"),),
             (
-                Option("--gpus", "GPUs in all, where the files do not say.", metavar="N"),
-                Option("--hardware", "GPU platform, where the files do not say.", metavar="NAME"),
-                Option("--image", "Container image, where the files do not.", metavar="REFERENCE"),
-                Option("--output", "Write the run file there.", metavar="FILE"),
+                GPUS_UNSAID,
+                HARDWARE_UNSAID,
+                IMAGE_UNSAID,
+                output("the run file"),
+                FORCE,
                 answer,
             ),
             ("moectl import job.sbatch --hardware gb200-nvl72 --output run.yaml",),

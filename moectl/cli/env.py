@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from moectl.actions import env as action
+from moectl.cli.manner import remark
 from moectl.cli.text import say, say_json
+from moectl.reports.columns import columns
 
 
 def listed(format: str) -> int:  # noqa: A002 - the option's name
@@ -14,16 +14,23 @@ def listed(format: str) -> int:  # noqa: A002 - the option's name
     if format == "json":
         say_json({"environments": [each.as_dict() for each in found]})
         return 0
-    width = max(len(each.name) for each in found)
-    for each in found:
-        size = f"{each.size / 1e9:5.1f} GB" if each.size is not None else "not built"
-        say(f"{each.name:<{width}}  Python {each.python}  {size:>9}  {each.purpose}")
+    rows = [
+        (
+            each.name,
+            f"Python {each.python}",
+            f"{each.size / 1e9:.1f} GB" if each.size is not None else "not built",
+            each.purpose,
+        )
+        for each in found
+    ]
+    for line in columns((), rows, {2}):
+        say(line)
     return 0
 
 
 def install(name: str, format: str) -> int:  # noqa: A002 - the option's name
     """Build an environment."""
-    found, new = action.install(name, telling)
+    found, new = action.install(name, remark)
     if format == "json":
         say_json({"name": name, "python": str(found.python), "new": new})
     else:
@@ -39,9 +46,3 @@ def remove(name: str, format: str) -> int:  # noqa: A002 - the option's name
     else:
         say(f"{name}: {'removed' if there else 'was not built'}")
     return 0
-
-
-def telling(sentence: str) -> None:
-    """Tell how far something is that takes long."""
-    sys.stderr.write(f"moectl: {sentence}\n")
-    sys.stderr.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moectl.cli.command import Argument, Command, Option
+from moectl.cli.options import EXPLAIN
 
 
 def estimate_commands(
@@ -23,7 +24,7 @@ def estimate_commands(
             (target,),
             (
                 *job_options,
-                Option("--explain", "Say the formula and the source of every line.", kind="flag"),
+                EXPLAIN,
                 Option(
                     "--verify",
                     "Have JAX lay out every weight, and compare.",

@@ -7,6 +7,7 @@ from typing import Any
 
 from moectl.actions.explain import Answer, explain, families
 from moectl.cli.text import say, say_json
+from moectl.reports.columns import columns
 from moectl.settings.emit import flow
 
 
@@ -30,12 +31,10 @@ def _say_families(rows: list[Answer], *, as_json: bool) -> None:
     if as_json:
         say_json(rows)
         return
-    say("family  codes  errors  warnings  notes")
-    for row in rows:
-        say(
-            f"{row['name']:<8}{row['codes']:>5}  {row['errors']:>6}  {row['warnings']:>8}  "
-            f"{row['notes']:>5}"
-        )
+    head = ("family", "codes", "errors", "warnings", "notes")
+    cells = [[str(row["name"]), *(str(row[name]) for name in head[1:])] for row in rows]
+    for line in columns(head, cells, range(1, 5)):
+        say(line)
     say()
     say("`moectl explain FAMILY` lists its codes, `moectl explain CODE` explains one.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from moectl.cli.manner import remark
 from moectl.cli.text import say, say_json
 
 
@@ -61,38 +62,44 @@ def facts_list(format: str) -> int:  # noqa: A002 - the option's name
     return 0
 
 
-def maxtext(source: str, output: str | None) -> int:
+def maxtext(source: str, output: str | None, format: str) -> int:  # noqa: A002
     """Read the catalogue of a MaxText statically; nothing of it is imported."""
     from moectl.evidence.maxtext_write import write_catalogue  # noqa: PLC0415
 
     folder = Path(output or "maxtext-catalogue")
-    say(str(write_catalogue(Path(source), folder)))
-    say(f"wrote {folder}")
+    tally = write_catalogue(Path(source), folder)
+    if format == "json":
+        say_json({"output": str(folder), "catalogue": str(tally)})
+    else:
+        say(str(tally))
+        say(f"wrote {folder}")
     return 0
 
 
-def xla(python: str | None, output: str | None) -> int:
+def xla(python: str | None, output: str | None, format: str) -> int:  # noqa: A002
     """Ask an installed jaxlib for its flags; its own parser decides."""
     from moectl.evidence.xla_flags import write_catalogue  # noqa: PLC0415
 
     file = Path(output or "xla.tsv")
     count = write_catalogue(python or sys.executable, file)
-    say(f"wrote {count} flags to {file}")
+    if format == "json":
+        say_json({"output": str(file), "flags": count})
+    else:
+        say(f"wrote {count} flags to {file}")
     return 0
 
 
-def weights(models: str, output: str | None) -> int:
+def weights(models: str, output: str | None, format: str) -> int:  # noqa: A002
     """Ask MaxText itself, in an environment of its own, for the weights of its models."""
     from moectl.environments import managed  # noqa: PLC0415
     from moectl.evidence.maxtext_weights import table, text_of  # noqa: PLC0415
 
     file = Path(output or "weights.json")
-    environment = managed("maxtext-0.2.5", say=_progress)
+    environment = managed("maxtext-0.2.5", say=remark)
     found = table(str(environment.python), [name for name in models.split(",") if name])
     file.write_text(text_of(found), encoding="utf-8")
-    say(f"wrote {file}")
+    if format == "json":
+        say_json({"output": str(file), "models": [name for name in models.split(",") if name]})
+    else:
+        say(f"wrote {file}")
     return 0
-
-
-def _progress(line: str) -> None:
-    sys.stderr.write(f"{line}\n")

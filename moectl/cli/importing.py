@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from moectl.actions.importing import Imported, import_files
+from moectl.cli.manner import remark
+from moectl.cli.numbers import whole
 from moectl.cli.text import say_json
-from moectl.errors import UsageError, ValueUsageError
 from moectl.given import Given
-from moectl.reports.escape import printable
 
 
 def run(
@@ -18,17 +18,16 @@ def run(
     hardware: str | None,
     image: str | None,
     output: str | None,
+    force: bool,
     format: str,  # noqa: A002 - the option's name
 ) -> int:
     """Write a run file that says what old files say; exit code 1 when it makes no job."""
-    found = import_files(paths, Given(gpus=_gpus(gpus), hardware=hardware, image=image))
+    count = None if gpus is None else whole("--gpus", gpus, "a whole number of GPUs, e.g. 128")
+    found = import_files(paths, Given(gpus=count, hardware=hardware, image=image))
     if output is not None:
         from moectl.launch.whole_file import write  # noqa: PLC0415
 
-        path = Path(output)
-        if path.exists():
-            raise UsageError(f"{output} is there already; name another file, or remove it")
-        write(path, found.text)
+        write(Path(output), found.text, force=force)
     if format == "json":
         say_json(found.as_dict())
     else:
@@ -36,14 +35,6 @@ def run(
             sys.stdout.write(found.text)
         _say(found, output)
     return 1 if found.fault else 0
-
-
-def _gpus(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if text.isascii() and text.isdigit() and 0 < len(text) < 9 and int(text) > 0:
-        return int(text)
-    raise ValueUsageError("--gpus", text, "a whole number of GPUs, e.g. 128")
 
 
 def _say(found: Imported, output: str | None) -> None:
@@ -69,4 +60,5 @@ def _say(found: Imported, output: str | None) -> None:
         lines.append("proof: rendered, it has every value that the files have")
     if output is not None:
         lines.append(f"wrote {output}")
-    sys.stderr.write("".join(f"{printable(line)}\n" for line in lines))
+    for line in lines:
+        remark(line)

@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from moectl.actions.plan import Wishes
+from moectl.cli.numbers import whole
 from moectl.errors import ValueUsageError
 from moectl.settings.options import encodable
 from moectl.settings.profiles import find
@@ -49,11 +50,11 @@ def wishes(values: dict[str, Any]) -> Wishes:
     """
     options: dict[str, tuple[Any, str]] = {}
     for name, (path, legal) in _COUNTS.items():
-        if values[name] is not None:
+        if values.get(name) is not None:  # a climb has neither --gpus nor --name
             flag = f"--{name.replace('_', '-')}"
             options[path] = (_count(flag, values[name], legal), flag)
     for name, path in _PATHS.items():
-        if values[name] is not None:
+        if values.get(name) is not None:
             if not encodable(values[name]):
                 raise ValueUsageError(f"--{name}", values[name], "UTF-8 text")
             options[path] = (values[name], f"--{name}")
@@ -80,10 +81,7 @@ def _ranks(text: str) -> list[int]:
 
 
 def _count(flag: str, text: str, legal: str) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit() and len(digits) < 12):
-        raise ValueUsageError(flag, text, legal)
-    least = 0 if flag in _FROM_0 else 1
-    if flag not in _CHECKED_LATER and int(text) < least:
-        raise ValueUsageError(flag, int(text), f"{least} or more; {legal}")
-    return int(text)
+    if flag in _CHECKED_LATER and text.startswith("-"):
+        return -whole(flag, text[1:], legal, least=0)
+    least = 0 if flag in _FROM_0 | _CHECKED_LATER else 1
+    return whole(flag, text, legal, least=least)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from moectl.actions import launch as action
 from moectl.cli.job_options import wishes
+from moectl.cli.manner import agreed, remark
 from moectl.cli.text import say, say_findings, say_json
-from moectl.errors import BackendError, FindingsError
+from moectl.errors import BackendError
 from moectl.launch.backend import UnansweredError
 
 if TYPE_CHECKING:
@@ -45,21 +46,14 @@ def run(
 
     as_json = format == "json"
     store = Store()
-    try:
-        planned = _planned(target, wishes(values), chain, until_step, store)
-    except FindingsError as error:
-        if as_json:
-            say_json({"findings": [finding.as_dict() for finding in error.findings]})
-        else:
-            say_findings(error.findings)
-        raise
+    planned = _planned(target, wishes(values), chain, until_step, store)
     say_findings(planned.job.findings)
     where = action.inside() if planned.job.launcher == "slurm" else None
     if dry_run:
         return _say_plan(planned, store, after, where, as_json=as_json)
     action.require_secrets(planned)
     backend = action.backend_of(planned.job)
-    action.prepare(planned, _saying)
+    action.prepare(planned, remark)
     limit = action.limit(planned.job)
     agree = _asking(as_json=as_json)
     action.require_agreement(planned, None if yes else limit, agree)
@@ -90,10 +84,7 @@ def run(
     try:
         seen = follow(store, backend, record.id, _telling(as_json=as_json))
     except KeyboardInterrupt:
-        sys.stderr.write(
-            f"moectl: {record.id} goes on without being followed; `moectl cancel {record.id}` "
-            "ends it\n"
-        )
+        remark(f"{record.id} goes on without being followed; `moectl cancel {record.id}` ends it")
         raise
     why = done(seen)
     return _say_end(planned, seen, why, as_json=as_json)
@@ -110,22 +101,12 @@ def _planned(
     return plan_chain(target, wished, asked, store) if asked else action.plan_launch(target, wished)
 
 
-def _saying(sentence: str) -> None:
-    sys.stderr.write(f"moectl: {sentence}\n")
-    sys.stderr.flush()
-
-
 def _asking(*, as_json: bool) -> Callable[[str], bool] | None:
     """Return what asks the person at the terminal, None when nobody is there."""
     if as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
 
-    def ask(question: str) -> bool:
-        sys.stderr.write(f"{question}; launch? [y/N] ")
-        sys.stderr.flush()
-        return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-    return ask
+    return lambda question: agreed(f"{question}; launch?")
 
 
 def _telling(*, as_json: bool) -> Callable[[Row], None]:
@@ -229,10 +210,7 @@ def _run_inside(
     backend = action.backend_of(planned.job)
 
     def tell(record: RunRecord) -> None:
-        sys.stderr.write(
-            f"moectl: {record.id} runs inside job {where.job}, where this shell stands\n"
-        )
-        sys.stderr.flush()
+        remark(f"{record.id} runs inside job {where.job}, where this shell stands")
 
     record, code = start_inside(
         store,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from moectl.cli.command import Argument, Command, Option
+from moectl.cli.options import CHAIN, FOLLOW, YES
 
-_RUN = Argument("run", "A run's id, the beginning of one, its name (the newest), or a job's id.")
+_RUN = Argument(
+    "run", "A run's id, the beginning of one, its name (the newest), or a job's id.", of="runs"
+)
 
 
 def launch_commands(
@@ -31,12 +34,10 @@ def launch_commands(
                     kind="flag",
                 ),
                 Option("--wait", "Follow the run; exit 0 only when it is done.", kind="flag"),
-                Option("--after", "Start when another run has ended.", metavar="RUN"),
+                Option("--after", "Start when another run has ended.", metavar="RUN", of="runs"),
                 Option("--again", "A live run of the same name is no obstacle.", kind="flag"),
-                Option("--yes", "Answer the question about GPU-hours.", kind="flag"),
-                Option(
-                    "--chain", "Make the run of N jobs, each after the one before.", metavar="N"
-                ),
+                YES,
+                CHAIN,
                 Option(
                     "--until-step", "Make the run of as many jobs as it takes to S.", metavar="S"
                 ),
@@ -64,7 +65,7 @@ def launch_commands(
             "status",
             "Say how runs are: state, step, rates, loss, and why they failed.",
             "moectl.cli.status:run",
-            (Argument("run", "A run; without one, all.", many=True, required=False),),
+            (Argument("run", "A run; without one, all.", many=True, required=False, of="runs"),),
             (Option("--watch", "Look again until nothing is live.", kind="flag"), answer),
             ("moectl status", "moectl status deepseek3-671b --watch"),
         ),
@@ -74,16 +75,12 @@ def launch_commands(
             "moectl.cli.logs:run",
             (_RUN,),
             (
-                Option(
-                    "--follow",
-                    "Print what it gains, over restarts and jobs.",
-                    kind="flag",
-                    short="-f",
-                ),
+                FOLLOW,
                 Option("--failed", "The rank that failed first.", kind="flag"),
                 Option("--rank", "The rank; the default is 0.", metavar="N"),
                 Option("--job", "A job's id, or 1234.1 for its restart.", metavar="JOB"),
                 Option("--lines", "Lines of its end; the default is 50.", metavar="N"),
+                answer,
             ),
             ("moectl logs deepseek3-671b --follow",),
         ),
@@ -100,7 +97,7 @@ def launch_commands(
             "Go on with a run: further jobs of the same bundle.",
             "moectl.cli.runs:resume",
             (_RUN,),
-            (Option("--chain", "Submit N jobs, each after the one before.", metavar="N"), answer),
+            (CHAIN, answer),
             ("moectl resume deepseek3-671b",),
             "MaxText goes on from its last checkpoint, where the run writes any. Of a run of "
             "several jobs, as many are submitted as have not trained yet.",

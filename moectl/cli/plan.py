@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from moectl.actions import planning
 from moectl.cli.job_options import wishes
+from moectl.cli.manner import remark
+from moectl.cli.numbers import whole, wholes
 from moectl.cli.text import say, say_json
-from moectl.errors import UsageError, ValueUsageError
+from moectl.errors import UsageError
 from moectl.estimate.memory import GIB
+from moectl.reports.columns import columns
 from moectl.reports.escape import printable
 
 _HEAD = ("RANK", "MESH", "BATCH", "REMAT", "GIB", "FITS", "S/STEP", "TOKENS/S", "TFLOP/S", "WHY")
 _RIGHT = frozenset({0, 2, 4, 6, 7, 8})
+_LEGAL = "a whole number from 1"
 
 
 def run(
@@ -30,6 +33,7 @@ def run(
     sweep: str | None,
     output: str | None,
     choose: str | None,
+    force: bool,
     format: str,  # noqa: A002 - the option's name
     **values: Any,
 ) -> int:
@@ -38,8 +42,9 @@ def run(
     if sweep is not None:
         if gpus is not None or why_not is not None or output is not None:
             raise UsageError("--sweep stands alone: it says the GPUs itself and writes no file")
-        return _sweep(ask, _counts(sweep), format)
-    count = _count("--gpus", gpus) if gpus is not None else planning.own_gpus(ask)
+        counts = wholes("--sweep", sweep, "numbers of GPUs with commas, e.g. 8,64,128")
+        return _sweep(ask, counts, format)
+    count = whole("--gpus", gpus, _LEGAL) if gpus is not None else planning.own_gpus(ask)
     if count is None:
         raise UsageError("plan wants --gpus N, or --sweep N,N,...")
     found = planning.planned(ask, count)
@@ -57,7 +62,7 @@ def run(
         for line in _table(found):
             say(line)
     if output is not None:
-        _write(ask, found, output, _count("--choose", choose) if choose else 1, format)
+        _write(ask, found, Path(output), choose, force=force)
     return 0
 
 
@@ -72,26 +77,16 @@ def _ask(
 ) -> planning.Ask:
     asked = wishes({**values, "gpus": gpus, "hardware": hardware, "global_batch": None})
     if seq is not None:
-        length = _count("--seq", seq)
+        length = whole("--seq", seq, _LEGAL)
         asked = replace(
             asked, options={**asked.options, "batch.sequence_length": (length, "--seq")}
         )
     return planning.Ask(
         target,
         asked,
-        _count("--global-batch", global_batch) if global_batch is not None else None,
-        _count("--top", top) if top is not None else 5,
+        whole("--global-batch", global_batch, _LEGAL) if global_batch is not None else None,
+        whole("--top", top, _LEGAL) if top is not None else 5,
     )
-
-
-def _count(flag: str, text: str) -> int:
-    if text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text) > 0:
-        return int(text)
-    raise ValueUsageError(flag, text, "a whole number from 1")
-
-
-def _counts(text: str) -> list[int]:
-    return [_count("--sweep", part.strip()) for part in text.split(",")]
 
 
 def _table(found: planning.Planned) -> Iterator[str]:
@@ -114,7 +109,7 @@ def _table(found: planning.Planned) -> Iterator[str]:
         )
         for row in found.rows
     ]
-    yield from _columns(_HEAD, rows, _RIGHT)
+    yield from columns(_HEAD, rows, _RIGHT)
     for note in found.notes:
         yield f"note: {note}"
     yield "rates are predictions, the middle of a range: `moectl estimate` tells it"
@@ -136,18 +131,6 @@ def _rates(row: planning.Row) -> tuple[str, str, str]:
     )
 
 
-def _columns(
-    head: tuple[str, ...], rows: Sequence[tuple[str, ...]], right: frozenset[int]
-) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        cells = [
-            text.rjust(width) if index in right else text.ljust(width)
-            for index, (text, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        yield "  ".join(cells).rstrip()
-
-
 def _sweep(ask: planning.Ask, counts: list[int], form: str) -> int:
     found = planning.sweep(ask, counts)
     if form == "json":
@@ -166,20 +149,20 @@ def _sweep(ask: planning.Ask, counts: list[int], form: str) -> int:
         for one in found
     ]
     head = ("GPUS", "MESH", "BATCH", "REMAT", "S/STEP", "TOKENS/S", "TFLOP/S", "OF FIRST")
-    for line in _columns(head, rows, frozenset({0, 2, 4, 5, 6, 7})):
+    for line in columns(head, rows, frozenset({0, 2, 4, 5, 6, 7})):
         say(line)
     return 0
 
 
-def _write(ask: planning.Ask, found: planning.Planned, output: str, rank: int, form: str) -> None:
-    """Write the run file of a rank; a file that is there is not overwritten."""
+def _write(
+    ask: planning.Ask, found: planning.Planned, path: Path, choose: str | None, *, force: bool
+) -> None:
+    """Write the run file of a rank."""
     from moectl.launch.whole_file import write  # noqa: PLC0415
 
-    if rank > len(found.rows):
-        raise ValueUsageError("--choose", rank, f"a rank of the table, 1 to {len(found.rows)}")
-    path = Path(output)
-    if path.exists():
-        raise UsageError(f"{output} is there already; name another file, or remove it")
-    write(path, planning.run_file(ask, found, found.rows[rank - 1]))
-    if form != "json":
-        sys.stderr.write(f"wrote {printable(output)}; `moectl render {printable(output)}`\n")
+    most = len(found.rows)
+    rank = 1
+    if choose is not None:
+        rank = whole("--choose", choose, f"a rank of the table, 1 to {most}", most=most)
+    write(path, planning.run_file(ask, found, found.rows[rank - 1]), force=force)
+    remark(f"wrote {path}; `moectl render {path}`")

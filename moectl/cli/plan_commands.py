@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from moectl.cli.command import Argument, Command, Option
+from moectl.cli.options import FORCE, output
 
-# Options of a job that a search decides itself, or has of its own.
+# Options of a job that matter most to a search.
 _OWN = frozenset({"--gpus", "--hardware", "--global-batch"})
 
 
@@ -25,9 +26,7 @@ def plan_commands(
             "moectl.cli.plan:run",
             (target,),
             (
-                Option("--gpus", "GPUs in all.", metavar="N"),
-                Option("--hardware", "GPU platform, see `moectl hardware list`.", metavar="NAME"),
-                Option("--global-batch", "Sequences a step over all GPUs.", metavar="N"),
+                *(option for option in job_options if option.flag in _OWN),
                 Option("--seq", "Tokens a sequence.", metavar="N"),
                 Option("--top", "How many meshes are shown; 5 if left out.", metavar="N"),
                 Option(
@@ -36,8 +35,9 @@ def plan_commands(
                     metavar="DEGREES",
                 ),
                 Option("--sweep", "The best mesh of each of these numbers of GPUs.", metavar="N,N"),
-                Option("--output", "Write the run file of a rank.", metavar="FILE"),
+                output("the run file of a rank"),
                 Option("--choose", "Which rank is written; 1 if left out.", metavar="RANK"),
+                FORCE,
                 *(option for option in job_options if option.flag not in _OWN),
                 answer,
             ),

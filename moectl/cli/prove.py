@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from moectl.actions.prove import FACTS, Proof, prove
 from moectl.actions.prove_report import as_dict
 from moectl.cli.job_options import wishes
+from moectl.cli.manner import remark
+from moectl.cli.numbers import whole
 from moectl.cli.text import say, say_findings, say_json
-from moectl.errors import FindingsError, ValueUsageError
 from moectl.facts.yaml_facts import read
 
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -19,6 +19,7 @@ _REACHES = {
     "slices": "across slices",
 }
 _SHOWN_BUFFERS = 5
+_FROM_1 = "a whole number from 1"
 
 
 def run(
@@ -30,38 +31,20 @@ def run(
     **values: Any,
 ) -> int:
     """Compile, and print what that proves."""
-    try:
-        proof = prove(
-            target,
-            wishes(values),
-            layers=None if layers is None else _number("--layers", layers, "e.g. 2"),
-            fresh=fresh,
-            seconds=None if timeout is None else _number("--timeout", timeout, "e.g. 3600"),
-            say=_progress,
-        )
-    except FindingsError as error:
-        if format == "json":
-            say_json({"findings": [finding.as_dict() for finding in error.findings]})
-        else:
-            say_findings(error.findings)
-        raise
+    proof = prove(
+        target,
+        wishes(values),
+        layers=None if layers is None else whole("--layers", layers, f"{_FROM_1}, e.g. 2"),
+        fresh=fresh,
+        seconds=None if timeout is None else whole("--timeout", timeout, f"{_FROM_1}, e.g. 3600"),
+        say=remark,
+    )
     if format == "json":
         say_json(as_dict(proof))
     else:
         say_findings([*proof.job.findings, *proof.findings])
         _say_proof(proof)
     return 1 if any(finding.stops for finding in proof.findings) else 0
-
-
-def _number(flag: str, text: str, example: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < len(text) < 7 and int(text)):
-        raise ValueUsageError(flag, text, f"a whole number from 1, {example}")
-    return int(text)
-
-
-def _progress(sentence: str) -> None:
-    sys.stderr.write(f"moectl: {sentence}\n")
-    sys.stderr.flush()
 
 
 def _say_proof(proof: Proof) -> None:

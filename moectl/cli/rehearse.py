@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from moectl.cli.job_options import wishes
-from moectl.cli.text import say, say_findings, say_json
-from moectl.errors import FindingsError, ValueUsageError
+from moectl.cli.manner import remark
+from moectl.cli.numbers import whole
+from moectl.cli.text import say, say_json
 
 if TYPE_CHECKING:
     from moectl.actions.parity import Compared
@@ -34,30 +35,23 @@ def run(
     as_json = format == "json"
     asked = wishes({**values, **UNUSED})
     count = _steps(steps)
-    try:
-        if against is not None:
-            from moectl.actions.parity import compare, stage_both  # noqa: PLC0415
+    if against is not None:
+        from moectl.actions.parity import compare, stage_both  # noqa: PLC0415
 
-            sides = stage_both(target, asked, against, count)
-            _say_staged(sides.one, as_json=as_json)
-            compared = compare(sides, Store(), _telling)
-            if as_json:
-                say_json(compared.as_dict())
-            else:
-                for line in _parity_lines(compared):
-                    say(line)
-            return 0 if compared.good else 1
-        from moectl.actions.rehearse import rehearse, stage  # noqa: PLC0415
-
-        staged = stage(target, asked, count)
-    except FindingsError as error:
+        sides = stage_both(target, asked, against, count)
+        _say_staged(sides.one, as_json=as_json)
+        compared = compare(sides, Store(), remark)
         if as_json:
-            say_json({"findings": [finding.as_dict() for finding in error.findings]})
+            say_json(compared.as_dict())
         else:
-            say_findings(error.findings)
-        raise
+            for line in _parity_lines(compared):
+                say(line)
+        return 0 if compared.good else 1
+    from moectl.actions.rehearse import rehearse, stage  # noqa: PLC0415
+
+    staged = stage(target, asked, count)
     _say_staged(staged, as_json=as_json)
-    found = rehearse(staged, Store(), _telling)
+    found = rehearse(staged, Store(), remark)
     if as_json:
         say_json(_as_dict(found))
     else:
@@ -72,15 +66,7 @@ def _steps(said: str | None) -> int | None:
     from moectl.actions.rehearse import LEAST_STEPS  # noqa: PLC0415
 
     legal = f"a whole number from {LEAST_STEPS} to {MOST_STEPS}"
-    fits = said.isascii() and said.isdigit() and len(said) < 9
-    if not fits or not LEAST_STEPS <= int(said) <= MOST_STEPS:
-        raise ValueUsageError("--steps", said, legal)
-    return int(said)
-
-
-def _telling(sentence: str) -> None:
-    sys.stderr.write(f"moectl: {sentence}\n")
-    sys.stderr.flush()
+    return whole("--steps", said, legal, least=LEAST_STEPS, most=MOST_STEPS)
 
 
 def _say_staged(staged: Staged, *, as_json: bool) -> None:

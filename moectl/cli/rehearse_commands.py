@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moectl.cli.command import Argument, Command, Option
 
-_NAME = Argument("name", "An environment, see `moectl env list`.")
+_NAME = Argument("name", "An environment, see `moectl env list`.", of="environments")
 
 
 _UNUSED = frozenset({"--launcher", "--cache", "--debug", "--global-batch"})

@@ -9,7 +9,7 @@ from typing import Any
 from moectl.actions.render import Rendered, default_folder, render, write
 from moectl.cli.job_options import wishes
 from moectl.cli.text import say, say_findings, say_json
-from moectl.errors import FindingsError, ValueUsageError
+from moectl.errors import ValueUsageError
 from moectl.job import Job
 from moectl.settings.bundle_names import CONFIG, LAUNCH, LOCK, MANIFEST, STARTED
 
@@ -28,14 +28,7 @@ def run(
     **values: Any,
 ) -> int:
     """Render, then write a bundle or print one part of it."""
-    try:
-        rendered = render(target, wishes(values))
-    except FindingsError as error:
-        if format == "json":
-            say_json({"findings": [finding.as_dict() for finding in error.findings]})
-        else:
-            say_findings(error.findings)
-        raise
+    rendered = render(target, wishes(values))
     if stdout is not None:
         say_findings(rendered.job.findings)
         sys.stdout.write(_part(rendered, stdout))

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from moectl.cli.text import json_text, say
+from moectl.cli.manner import remark
+from moectl.cli.numbers import whole
+from moectl.cli.text import json_text, say, say_text
 from moectl.errors import UsageError, ValueUsageError
 from moectl.reports.escape import printable_lines
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from moectl.report.context import Wish
     from moectl.report.plots import Plot
 
-_PNG = "moectl: PNG files need matplotlib (pip install 'moectl[plots]'); SVG files were written\n"
+_PNG = "PNG files need matplotlib (pip install 'moectl[plots]'); SVG files were written"
 
 
 def run(
@@ -52,6 +54,8 @@ def run(
         text = json_text(forms.as_dict(found, explain=explain))
     elif chosen == "csv":
         text = forms.as_csv(found)
+    elif chosen == "csv-figures":
+        text = forms.figures_as_csv(found)
     else:
         text = printable_lines(forms.text(found, explain=explain)) + "\n"
     if open and output is None:
@@ -145,12 +149,12 @@ def scaling(
 
 def _put(text: str, output: str | None) -> None:
     if output is None:
-        sys.stdout.write(text)
+        say_text(text)
         return
     from moectl.launch.whole_file import write  # noqa: PLC0415
 
     write(Path(output), text)
-    say(f"wrote {printable_lines(output)}")
+    remark(f"wrote {output}")
 
 
 def _draw(drawn: Iterable[Plot], folder: str) -> None:
@@ -166,19 +170,19 @@ def _draw(drawn: Iterable[Plot], folder: str) -> None:
         if with_png:
             files[f"{plot.name}.png"] = png(plot)
     if not files:
-        sys.stderr.write("moectl: there is nothing to draw\n")
+        remark("there is nothing to draw")
         return
     write_folder(Path(folder), files, seal=next(iter(files)), force=True)
     if not with_png:
-        sys.stderr.write(_PNG)
-    say(f"wrote {len(files)} plots into {printable_lines(folder)}")
+        remark(_PNG)
+    remark(f"wrote {len(files)} plots into {folder}")
 
 
 def _show(path: Path) -> None:
     import webbrowser  # noqa: PLC0415 - only --open needs it
 
     if not webbrowser.open(path.resolve().as_uri()):
-        sys.stderr.write("moectl: no browser could be started; open the file yourself\n")
+        remark("no browser could be started; open the file yourself")
 
 
 def _wish(hardware: str | None, precision: str | None, gpus: str | None) -> Wish:
@@ -186,9 +190,7 @@ def _wish(hardware: str | None, precision: str | None, gpus: str | None) -> Wish
 
     count = None
     if gpus is not None:
-        if not (gpus.isascii() and gpus.isdecimal() and 0 < int(gpus[:8]) < 10**7):
-            raise ValueUsageError("--gpus", gpus, "a whole number, 1 or more")
-        count = int(gpus)
+        count = whole("--gpus", gpus, "a whole number, 1 or more", most=10**7 - 1)
     return Wish(hardware or "", precision or "", count)
 
 

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from moectl.cli.command import Argument, Command, Option, answer
+from moectl.cli.command import Argument, Command, Option
+from moectl.cli.options import EXPLAIN, FOLLOW, GPUS_UNSAID, HARDWARE_UNSAID, answer, output
 
-_MAXTEXT = Option("--maxtext", "MaxText release that wrote the logs.", metavar="RELEASE")
-_HARDWARE = Option("--hardware", "GPU platform, where nothing says it.", metavar="NAME")
+_MAXTEXT = Option(
+    "--maxtext", "MaxText release that wrote the logs.", metavar="RELEASE", of="maxtexts"
+)
 _PRECISION = Option(
     "--precision",
     "Precision whose dense peak MFU divides by.",
     metavar="NAME",
     choices=("bf16", "fp8", "mxfp8", "nvfp4"),
 )
-_OUTPUT = Option("--output", "Write the answer to a file.", metavar="FILE")
-_PLOTS = Option("--plots", "Write every plot as SVG, and with matplotlib as PNG.", metavar="DIR")
+_OUTPUT = output("the answer")
+_PLOTS = Option(
+    "--plots",
+    "Write every plot as SVG, and with matplotlib as PNG.",
+    metavar="DIR",
+    of="folders",
+)
 _ALLOW = Option(
     "--allow",
     "Compare in spite of a difference: flops, denominator, sequence or routing; may be repeated.",
     kind="many",
     metavar="KIND",
+    of="differences",
 )
-_RUNS = Argument("inputs", "Runs, logs, metrics files, event files, or folders of them.", many=True)
+_RUNS = Argument(
+    "inputs",
+    "Runs, logs, metrics files, event files, or folders of them.",
+    many=True,
+    of="logs",
+)
 
 
 def report_commands() -> tuple[Command, ...]:
@@ -36,24 +49,20 @@ def report_commands() -> tuple[Command, ...]:
                     "A run; or files of one run: logs of all ranks, metrics_file, TensorBoard "
                     "events, output of `sacct --parsable2`, or a folder of them.",
                     many=True,
+                    of="logs",
                 ),
             ),
             (
-                _HARDWARE,
+                HARDWARE_UNSAID,
                 _PRECISION,
-                Option("--gpus", "GPUs in all, where nothing says it.", metavar="N"),
+                GPUS_UNSAID,
                 _MAXTEXT,
-                Option(
-                    "--format",
-                    "How the answer is printed; text, or html with --open.",
-                    metavar="FORMAT",
-                    choices=("text", "json", "csv", "html"),
-                ),
+                answer("json", "csv", "csv-figures", "html", default=None),
                 _OUTPUT,
                 _PLOTS,
                 Option("--open", "Write the page and open it in a browser.", kind="flag"),
-                Option("--explain", "Name formula and lines of every figure.", kind="flag"),
-                Option("--follow", "Print a line whenever it gains steps.", kind="flag"),
+                EXPLAIN,
+                FOLLOW,
             ),
             (
                 "moectl report run.log --hardware gb200",
@@ -75,7 +84,7 @@ def report_commands() -> tuple[Command, ...]:
                     metavar="PERCENT",
                 ),
                 _ALLOW,
-                _HARDWARE,
+                HARDWARE_UNSAID,
                 _PRECISION,
                 _MAXTEXT,
                 answer("json"),
@@ -93,7 +102,7 @@ def report_commands() -> tuple[Command, ...]:
             (_RUNS,),
             (
                 _ALLOW,
-                _HARDWARE,
+                HARDWARE_UNSAID,
                 _PRECISION,
                 _MAXTEXT,
                 answer("json", "html"),

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
+from moectl.cli.manner import remark
 from moectl.cli.text import say, say_json
 from moectl.errors import BackendError
 from moectl.facts.yaml_facts import read
+from moectl.reports.columns import age, columns
 from moectl.reports.escape import printable
 
 if TYPE_CHECKING:
     from moectl.actions.runs import Row, Table
 
-# Longest units first: seconds in one, and its letter.
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 _JOBS_SHOWN = 3
 
 
 def runs(format: str) -> int:  # noqa: A002 - the option's name
     """List the runs; exit code 3 when the scheduler could not be asked."""
-    from moectl.actions.runs import table  # noqa: PLC0415
+    from moectl.actions.status import statuses  # noqa: PLC0415
     from moectl.launch.store import Store  # noqa: PLC0415
 
     store = Store()
-    found = table(store)
+    found = statuses(store).table
     now = time.time()
     if format == "json":
         say_json(
@@ -44,22 +43,19 @@ def runs(format: str) -> int:  # noqa: A002 - the option's name
     for row in found.rows:
         if row.lacks:
             run, there = printable(row.record.id), row.links - row.lacks
-            sys.stderr.write(
-                f"moectl: {run} has {there} of its {row.links} jobs: `moectl resume {run}` submits "
-                "the rest\n"
+            remark(
+                f"{run} has {there} of its {row.links} jobs: `moectl resume {run}` submits the rest"
             )
         if row.blocked:
-            sys.stderr.write(
-                f"moectl: {printable(row.record.id)} waits: {printable(row.blocked)}\n"
-            )
+            remark(f"{row.record.id} waits: {printable(row.blocked)}")
     for broken in found.broken:
-        sys.stderr.write(f"moectl: {printable(str(broken.folder))}: its record {broken.why}\n")
+        remark(f"{broken.folder}: its record {printable(broken.why)}")
     if found.bare:
         first = printable(found.bare[0].name)
         more = f" and {len(found.bare) - 1} more" if len(found.bare) > 1 else ""
-        sys.stderr.write(
-            f"moectl: {first}{more} in {printable(str(store.root))} hold no record: launches that "
-            "died before anything was submitted, or are at it; what is old may be removed\n"
+        remark(
+            f"{first}{more} in {store.root} hold no record: launches that died before anything was "
+            "submitted, or are at it; what is old may be removed"
         )
     if found.unreachable:
         raise BackendError(found.unreachable)
@@ -105,7 +101,7 @@ def resume(run: str, chain: str | None, format: str) -> int:  # noqa: A002 - the
 
 
 def _say_table(found: Table, now: float) -> None:
-    from moectl.launch.settle import age  # noqa: PLC0415
+    from moectl.launch.settle import age as age_of  # noqa: PLC0415
 
     rows = [
         (
@@ -113,20 +109,15 @@ def _say_table(found: Table, now: float) -> None:
             row.said,
             _jobs(row),
             str(row.record.gpus),
-            _age(age(row.record, now)),
+            age(age_of(row.record, now)),
         )
         for row in found.rows
     ]
     if not rows:
         return
     head = ("RUN", "STATE", "JOBS", "GPUS", "AGE")
-    widths = [max(len(line[column]) for line in [head, *rows]) for column in range(len(head))]
-    for line in [head, *rows]:
-        cells = [
-            text.rjust(width) if column >= 3 else text.ljust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        say("  ".join(cells))
+    for line in columns(head, rows, {3, 4}):
+        say(line)
 
 
 def _jobs(row: Row) -> str:
@@ -134,11 +125,3 @@ def _jobs(row: Row) -> str:
     left = len(ids) - _JOBS_SHOWN
     shown = ids if left <= 0 else [f"+{left}", *ids[-_JOBS_SHOWN:]]
     return printable(" ".join(shown)) or "-"
-
-
-def _age(seconds: float) -> str:
-    """Return a length of time in its largest whole unit."""
-    for length, letter in _UNITS:
-        if seconds >= length:
-            return f"{int(seconds // length)}{letter}"
-    return f"{int(seconds)}s"

@@ -7,8 +7,10 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from moectl.cli.manner import remark
 from moectl.cli.text import say, say_json
 from moectl.errors import BackendError, UsageError
+from moectl.reports.columns import age, columns
 from moectl.reports.escape import printable
 
 if TYPE_CHECKING:
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
 
 _HEAD = ("RUN", "STATE", "STEP", "S/STEP", "TFLOP/S", "TOKENS/S", "LOSS", "AGE", "JOB")
 _RIGHT = frozenset(range(2, 8))
-# Longest units first: seconds in one, and its letter.
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
 def run(run: list[str], watch: bool, format: str) -> int:  # noqa: A002 - the option's name
@@ -73,7 +73,7 @@ def _say_all(found: Statuses, folder: str, form: str) -> None:
         if not found.runs:
             say(f"no runs in {printable(folder)}; `moectl launch` starts one")
     for broken in found.table.broken:
-        sys.stderr.write(f"moectl: {printable(str(broken.folder))}: its record {broken.why}\n")
+        remark(f"{broken.folder}: its record {printable(broken.why)}")
 
 
 def _watch(looks: Iterator[Statuses]) -> None:
@@ -101,15 +101,7 @@ def _unreachable(found: Statuses) -> list[str]:
 def _table(runs: tuple[Status, ...]) -> list[str]:
     if not runs:
         return []
-    rows = [_HEAD, *map(_cells, runs)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    return [
-        "  ".join(
-            text.rjust(width) if column in _RIGHT else text.ljust(width)
-            for column, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    return list(columns(_HEAD, map(_cells, runs), _RIGHT))
 
 
 def _cells(status: Status) -> tuple[str, ...]:
@@ -123,7 +115,7 @@ def _cells(status: Status) -> tuple[str, ...]:
         _number(log.tflops, 1),
         _number(log.tokens_per_s, 0),
         _number(log.loss, 3),
-        "-" if status.age is None else _age(status.age),
+        "-" if status.age is None else age(status.age),
         printable(jobs[0].job) if jobs else "-",
     )
 
@@ -147,13 +139,6 @@ def _number(value: float | None, digits: int) -> str:
     if value is None:
         return "-"
     return f"{value:.3g}" if 0 < abs(value) < 10.0**-digits else f"{value:.{digits}f}"
-
-
-def _age(seconds: float) -> str:
-    for length, letter in _UNITS:
-        if seconds >= length:
-            return f"{int(seconds // length)}{letter}"
-    return f"{int(seconds)}s"
 
 
 def _about(details: Details) -> Iterator[str]:
@@ -191,7 +176,7 @@ def _about(details: Details) -> Iterator[str]:
             f"device, loss {_number(log.loss, 3)}"
         )
     if status.age is not None:
-        yield f"  written {_age(status.age)} ago"
+        yield f"  written {age(status.age)} ago"
     if log.stopped:
         yield f"  ended   {printable(log.stopped)}"
     yield from _why(details)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
+from moectl.cli.manner import NOW, tinted
 from moectl.findings import Finding
 
 
@@ -18,7 +19,13 @@ def say(line: str = "") -> None:
 
 def say_json(value: Any) -> None:
     """Print the answer as JSON."""
-    sys.stdout.write(json_text(value))
+    say_text(json_text(value))
+
+
+def say_text(text: str) -> None:
+    """Print a whole answer."""
+    NOW.answered = True
+    sys.stdout.write(text)
 
 
 def json_text(value: Any) -> str:
@@ -51,10 +58,11 @@ def say_findings(findings: Iterable[Finding], stream: Any = None) -> None:
                 f"accepted {finding.severity} {finding.code} {finding.field}: {finding.accepted}\n"
             )
             continue
-        out.write(f"{finding.severity} {finding.code} {finding.field}: {finding.message}\n")
+        severity = tinted(finding.severity, finding.severity, out)
+        out.write(f"{severity} {finding.code} {finding.field}: {finding.message}\n")
         if finding.file:
             out.write(f"    from {finding.place}\n")
         if finding.hint:
             out.write(f"    try: {finding.hint}\n")
-    if notes:
+    if notes and not NOW.quiet:
         out.write(f"{notes} note{'' if notes == 1 else 's'}: `moectl validate` shows them\n")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from moectl.cli.text import say, say_json
 from moectl.report.kernels import Breakdown
+from moectl.reports.columns import columns
 from moectl.reports.escape import printable
 
 _HEAD = ("CLASS", "TIME", "OF WINDOW", "EXPOSED", "KERNELS", "MEDIAN", "P95", "LONGEST")
@@ -31,8 +32,8 @@ def run(paths: list[str], format: str) -> int:  # noqa: A002 - the option's name
 
 
 def _about(device: Breakdown) -> Iterator[str]:
-    from moectl.actions.trace import unknown_share  # noqa: PLC0415
     from moectl.report.kernel_classes import layers  # noqa: PLC0415
+    from moectl.report.traced import unknown_share  # noqa: PLC0415
 
     steps = f" over {device.steps} step{'s' if device.steps > 1 else ''}" if device.steps else ""
     yield f"\n{printable(device.device)}: {_time(device.window)}{steps}"
@@ -52,11 +53,7 @@ def _about(device: Breakdown) -> Iterator[str]:
         for one in device.classes
     ]
     rows.append(("idle", _time(device.idle), _share(device.idle, device.window), *[""] * 5))
-    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
-    for row in (_HEAD, *rows):
-        cells = [row[0].ljust(widths[0])]
-        cells += [text.rjust(width) for text, width in zip(row[1:], widths[1:], strict=True)]
-        yield ("  " + "  ".join(cells)).rstrip()
+    yield from columns(_HEAD, rows, range(1, len(_HEAD)), indent="  ")
     yield (
         f"  communication and copies {_time(device.moving)}, of which {_time(device.exposed)} "
         f"({_share(device.exposed, device.window)} of the window) is not hidden by compute"

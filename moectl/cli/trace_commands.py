@@ -16,7 +16,14 @@ def trace_commands(answer: Option) -> tuple[Command, ...]:
             "trace",
             "Say where the time of a profile went: by class of kernel, hidden or exposed.",
             "moectl.cli.trace:run",
-            (Argument("paths", "Profiles (*.xplane.pb), or folders that hold some.", many=True),),
+            (
+                Argument(
+                    "paths",
+                    "Profiles (*.xplane.pb), or folders that hold some.",
+                    many=True,
+                    of="files",
+                ),
+            ),
             (answer,),
             (
                 "moectl trace tensorboard/plugins/profile",

@@ -10,6 +10,7 @@ import typer
 
 from moectl.cli.command import Command, Option
 from moectl.cli.commands import COMMANDS
+from moectl.errors import UsageError
 
 _REPEATED = frozenset({"many"})
 
@@ -35,9 +36,38 @@ def application(run: Callable[[Command, dict[str, Any]], int]) -> typer.Typer:
     return app
 
 
+def spoken(words: list[str], run: Callable[[Command, dict[str, Any]], int]) -> int:
+    """Let typer read a command line, and return the exit code.
+
+    What typer refuses it says itself; a program that asked for JSON gets an object too.
+    """
+    try:
+        code = application(run)(words, prog_name="moectl", standalone_mode=False)
+    except Exception as error:
+        if not hasattr(error, "format_message"):
+            raise
+        # Classes of typer or of click, as the release of typer has it.
+        error.show()  # type: ignore[attr-defined]
+        if _wants_json(words):
+            from moectl.cli.refusal import as_json  # noqa: PLC0415
+
+            as_json("UsageError", error.format_message(), UsageError.exit_code)
+        return UsageError.exit_code
+    return code if isinstance(code, int) else 0
+
+
+def _wants_json(words: list[str]) -> bool:
+    pairs = zip(words, [*words[1:], ""], strict=True)
+    return "--format=json" in words or ("--format", "json") in pairs
+
+
 def _group(text: str) -> typer.Typer:
     return typer.Typer(
-        help=text, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False
+        help=text,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,  # `moectl completion` answers in a tenth of the time
     )
 
 

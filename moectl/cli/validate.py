@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from moectl.actions.validate import UNREADABLE
+from moectl.cli.manner import NOW, agreed, colourful, remark
+from moectl.cli.numbers import whole
 from moectl.errors import LocalFilesError, UnknownNameError, UsageError, ValueUsageError
 from moectl.given import Given
 from moectl.reports import Look, rendered
@@ -40,7 +42,6 @@ def run(
     yes: bool,
     format: str,  # noqa: A002 - the option's name
     output: str | None,
-    quiet: bool,
     **values: Any,
 ) -> int:
     """Check, and say what was found; with --fix make what is safe."""
@@ -49,8 +50,8 @@ def run(
     given = _given(paths, {**values, "output": output})
     _refuse_contradictions(fix=fix, diff=diff, yes=yes, form=format, output=output)
     look = Look(
-        colour=output is None and _colourful(sys.stdout),
-        quiet=quiet,
+        colour=output is None and colourful(sys.stdout),
+        quiet=NOW.quiet,
         strict=strict,
         root=os.getcwd() if format == "sarif" else "",  # noqa: PTH109 - pathlib is slower to load
         when=_now() if format == "junit" else "",
@@ -78,8 +79,7 @@ def run(
         from moectl.fixes import write_file  # noqa: PLC0415
 
         write_file(output, "".join(pieces).encode("utf-8"))
-        if not quiet:
-            sys.stderr.write(f"{summary(tally)}\n")
+        remark(summary(tally))
     return _exit_code(tally, strict=strict)
 
 
@@ -148,10 +148,7 @@ def _count(name: str, values: dict[str, Any]) -> int | None:
     text = values[name]
     if text is None:
         return None
-    flag = f"--{name.replace('_', '-')}"
-    if not (text.isascii() and text.isdigit() and len(text) < 9 and int(text) > 0):
-        raise ValueUsageError(flag, text, f"a whole number of {_COUNTS[name]}")
-    return int(text)
+    return whole(f"--{name.replace('_', '-')}", text, f"a whole number of {_COUNTS[name]}")
 
 
 def _codes(texts: Sequence[str], flag: str) -> tuple[str, ...]:
@@ -200,13 +197,13 @@ def _fixed(report: Report, paths: Sequence[str], given: Given, *, form: str, yes
     stream.write(_for_stream(fixes.diff(), stream))
     stream.flush()
     if not fixes.files:
-        sys.stderr.write("nothing that can be fixed safely\n")
-    elif yes or _agreed(fixes):
+        remark("nothing that can be fixed safely")
+    elif yes or agreed(f"write {fixes.made} in {_files(fixes)}?"):
         write(fixes)
-        sys.stderr.write(f"fixed {fixes.made} in {_files(fixes)}\n")
+        remark(f"fixed {fixes.made} in {_files(fixes)}")
         report = _after(report, fixes, paths, given)
     else:
-        sys.stderr.write("nothing was changed; --fix --yes changes it without a question\n")
+        remark("nothing was changed; --fix --yes changes it without a question")
     _say_left(fixes)
     return report
 
@@ -227,19 +224,11 @@ def _after(report: Report, fixes: Fixes, paths: Sequence[str], given: Given) -> 
     return replace(report, findings=left)
 
 
-def _agreed(fixes: Fixes) -> bool:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return False
-    sys.stderr.write(f"write {fixes.made} in {_files(fixes)}? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-
 def _say_left(fixes: Fixes) -> None:
     if fixes.left:
-        sys.stderr.write(
+        remark(
             f"{len(fixes.left)} could not be fixed in this pass (in another one's place, or in "
-            "a file that was not named); run it again\n"
+            "a file that was not named); run it again"
         )
 
 
@@ -254,14 +243,6 @@ def _for_stream(text: str, stream: Any) -> str:
     from moectl.reports.escape import printable  # noqa: PLC0415
 
     return "".join(f"{printable(line.replace(chr(9), '    '))}\n" for line in text.split("\n")[:-1])
-
-
-def _colourful(stream: Any) -> bool:
-    return bool(
-        stream.isatty()
-        and not os.environ.get("NO_COLOR")
-        and os.environ.get("TERM", "") not in {"", "dumb"}
-    )
 
 
 def _now() -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from moectl.errors import ValueUsageError
 from moectl.hostlist import expand
-from moectl.launch.slurm_call import refusal
+from moectl.launch.slurm_call import plain, refusal
 
 SECONDS = 20
 UNKNOWN = "unknown"
@@ -157,11 +157,10 @@ class _Answer:
 
 def _ask(*words: str) -> _Answer:
     """Run a program that only tells; a failure is an answer as well."""
-    environment = {**os.environ, "LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
     try:
         done = subprocess.run(
             words,
-            env=environment,
+            env=plain(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

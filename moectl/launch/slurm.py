@@ -36,6 +36,13 @@ class Slurm:
         Raises:
             BackendError: Slurm refuses or cannot be reached.
         """
+        if "%" in str(script.parent.absolute()):
+            # Slurm fills in %j and the like in the folder's name too, where no %% escapes them:
+            # the job would fail as it starts, without any log.
+            raise BackendError(
+                f"{script.parent}: Slurm reads a % in a folder's name as a field of the log's "
+                "name, so the job could not start; put the runs into a folder without one"
+            )
         words = ["sbatch", "--parsable", f"--job-name={job_name}", *options, script.name]
         try:
             text = script.read_text("utf-8", "surrogateescape")

@@ -19,6 +19,11 @@ _FILLED_IN = {
     f"SBATCH_{option.upper()}": option for option in ("account", "partition", "qos", "reservation")
 }
 
+# What a person set for their own tables and questions: it would change the columns, the order or
+# the rows of an answer that is read here, or ask somebody who is not there.
+_OWN_TASTE = ("SQUEUE_", "SACCT_", "SACCTMGR_", "SINFO_", "SCONTROL_", "SCANCEL_", "SSTAT_")
+_OWN_NAMES = frozenset({"SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN", "SLURM_JSON", "SLURM_YAML"})
+
 
 def call(
     words: Sequence[str],
@@ -47,7 +52,7 @@ def call(
         done = subprocess.run(
             words,
             cwd=folder,
-            env={**inherited, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C"},
+            env=plain(inherited),
             capture_output=True,
             text=True,
             errors="replace",
@@ -69,6 +74,16 @@ def call(
     if done.returncode:
         raise refused(words[0], done.stderr or done.stdout)
     return done.stdout + (done.stderr if errors else "")
+
+
+def plain(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which Slurm's programs answer in the form that is read here."""
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(_OWN_TASTE) and name not in _OWN_NAMES
+    }
+    return {**kept, "SLURM_TIME_FORMAT": "standard", "LC_ALL": "C"}
 
 
 def submitting(script: str) -> dict[str, str]:

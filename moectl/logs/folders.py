@@ -70,13 +70,19 @@ def job_folders(bundle: Path, jobs: Collection[str] | None = None) -> list[JobFo
     return sorted(found, key=lambda folder: (int(folder.job), folder.restart))
 
 
+def rank_of(path: Path) -> int | None:
+    """Return whose log a file is by its name, None when the name does not say."""
+    match = _RANK.fullmatch(path.name)
+    return int(match[1]) if match else None
+
+
 def rank_logs(folder: Path) -> dict[int, Path]:
     """Return the logs of a job's folder by rank; none of a folder that cannot be read."""
     try:
         entries = list(folder.iterdir())
     except OSError:
         return {}
-    found = [(int(match[1]), path) for path in entries if (match := _RANK.fullmatch(path.name))]
+    found = [(rank, path) for path in entries if (rank := rank_of(path)) is not None]
     return dict(sorted(found))
 
 

@@ -37,6 +37,8 @@ _SIGNALS = {
     139: "a segmentation fault",
     143: "SIGTERM",
 }
+# SIGKILL and SIGTERM: what somebody else sends, as Slurm does at a time limit.
+_FROM_OUTSIDE = frozenset({137, 143})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,11 @@ class Verdict:
         Exit code 2 alone does not say so: the distributed start fails with it, too.
         """
         return self.known == "config-error"
+
+    @property
+    def signalled(self) -> bool:
+        """Whether nothing is known but that a signal from outside ended a process."""
+        return not (self.known or self.watchdog or self.text) and self.exit_code in _FROM_OUTSIDE
 
 
 def verdict(folder: Path | None, batch: Path | None = None) -> Verdict | None:

@@ -77,8 +77,19 @@ def read_trace(path: Path) -> list[Device]:
 
 
 def devices(data: bytes, name: str) -> list[Device]:
-    """Return the devices of a serialized XSpace; see `read_trace`."""
-    from jax.profiler import ProfileData  # noqa: PLC0415
+    """Return the devices of a serialized XSpace; see `read_trace`.
+
+    Raises:
+        LocalFilesError: JAX, whose reader of profiles it takes, cannot be imported.
+        TraceError: it is no profile, or none of it is of a device.
+    """
+    try:
+        from jax.profiler import ProfileData  # noqa: PLC0415
+    except ImportError as error:
+        raise LocalFilesError(
+            f"reading a profile needs JAX, which cannot be imported: {error}; "
+            "pip install 'moectl[jax]'"
+        ) from error
 
     if not data:
         raise TraceError(name, "is empty")

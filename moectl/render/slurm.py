@@ -116,8 +116,7 @@ def directives(job: Job) -> Iterator[Directive]:
             signal,
             "Every process is told before the time limit comes, and MaxText then saves and ends.",
         )
-    if limits.long_run(job):
-        yield from _requeue(job)
+    yield from _requeue(job)
     for name in ("partition", "account", "qos", "reservation"):
         if text := getattr(cluster, name):
             yield _option(name, text)
@@ -136,8 +135,17 @@ def directives(job: Job) -> Iterator[Directive]:
 
 
 def _requeue(job: Job) -> Iterator[Directive]:
-    """Yield what Slurm does with a job that can go on after a node failed or it was preempted."""
+    """Yield what Slurm does with a job after a node failed or it was preempted.
+
+    Most sites requeue by default (JobRequeue=1), so that it is said either way.
+    """
     said = {text.removeprefix("--").partition("=")[0] for text in job.cluster.directives}
+    if not limits.long_run(job):
+        if not said & {"requeue", "no-requeue"}:
+            yield Directive(
+                "--no-requeue", ("It saves nothing that another start could go on from.",)
+            )
+        return
     if limits.requeues(job) and not said & {"requeue", "no-requeue"}:
         yield Directive("--requeue", ("It goes on from its last checkpoint.",))
     elif not said & {"requeue", "no-requeue"}:

@@ -7,10 +7,11 @@ table of what is drawn and two widths of one plot; the few shapes of a report ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape as escaped
 from math import ceil, floor, isfinite, log2, log10
 
+from moectl.report.bars import bars, height
 from moectl.report.figure import shown
 from moectl.report.plots import Curve, Plot
 from moectl.reports.escape import printable
@@ -51,8 +52,10 @@ def svg(plot: Plot, size: Size = WIDE, *, alone: bool = False) -> str:
         size: how large it is.
         alone: whether it is a file of its own, with colours and a background.
     """
+    if plot.bars:
+        size = replace(size, height=height(plot))
     frame = _Frame(plot, size)
-    label = escape(f"{plot.title}: {plot.y} over {plot.x}")
+    label = escape(f"{plot.title}: {plot.y} over {plot.x}" if plot.y else plot.title)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size.width} {size.height}" '
         f'width="{size.width}" height="{size.height}" role="img" aria-label="{label}">'
@@ -61,6 +64,8 @@ def svg(plot: Plot, size: Size = WIDE, *, alone: bool = False) -> str:
     if alone:
         parts.append(f"<title>{escape(plot.title)}</title><style>{_ALONE}</style>")
         parts.append('<rect width="100%" height="100%" fill="#fff"/>')
+    if plot.bars:
+        return "".join([*parts, *_bars(plot, size), "</svg>"])
     parts += [*_axes(plot, frame), *_legend(plot, frame)]
     for number, curve in enumerate(plot.curves):
         parts += _curve(curve, colour(curve, number), frame)
@@ -75,6 +80,20 @@ def colour(curve: Curve, number: int) -> int:
 def escape(text: str) -> str:
     """Return text as it may stand in SVG: no markup, no character that XML has not."""
     return escaped(printable(text))
+
+
+def _bars(plot: Plot, size: Size) -> Iterator[str]:
+    marks = ticks(0.0, max(sum(bar.parts) for bar in plot.bars), size.x_ticks)
+    step = marks[1] - marks[0]
+    safe = replace(
+        plot,
+        x=escape(plot.x),
+        parts=tuple(map(escape, plot.parts)),
+        bars=tuple(
+            replace(bar, label=escape(bar.label), said=escape(bar.said)) for bar in plot.bars
+        ),
+    )
+    return bars(safe, size.width, marks, [tick_text(mark, step) for mark in marks])
 
 
 class _Frame:
@@ -233,6 +252,9 @@ def _path(curve: Curve, frame: _Frame) -> Iterator[str]:
 
 def value_rows(plot: Plot, most: int = 24) -> list[tuple[str, ...]]:
     """Return a table of what a plot shows: x, and a column a curve; at most so many rows."""
+    if plot.bars:
+        head = (plot.title, *(f"{part}, %" for part in plot.parts))
+        return [head, *((bar.label, *(shown(part, 2) for part in bar.parts)) for bar in plot.bars)]
     drawn = [each for each in plot.curves if each.label and any(p.said for p in each.points)]
     held = [{point.x: point.y for point in curve.points} for curve in drawn]
     xs = sorted({x for values in held for x in values})

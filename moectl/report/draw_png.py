@@ -32,10 +32,12 @@ def png(plot: Plot) -> bytes:
     axes = figure.add_subplot()
     for number, curve in enumerate(plot.curves):
         _curve(axes, curve, _COLOURS[colour(curve, number)])
+    if plot.bars:
+        _bars(axes, plot)
     axes.set_title(_text(plot.title), loc="left", fontsize=11)
     axes.set_xlabel(_text(plot.x))
     axes.set_ylabel(_text(plot.y))
-    axes.grid(axis="y", color="#dfe3e8", linewidth=0.8)
+    axes.grid(axis="x" if plot.bars else "y", color="#dfe3e8", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     if plot.doubling:
@@ -50,11 +52,26 @@ def png(plot: Plot) -> bytes:
         axes.set_ylim(bottom=0)
     if plot.span is not None and plot.span[0] < plot.span[1]:
         axes.set_ylim(*plot.span)
-    if sum(bool(curve.label) for curve in plot.curves) > 1:
+    if plot.bars or sum(bool(curve.label) for curve in plot.curves) > 1:
         axes.legend(frameon=False, fontsize=9)
     out = io.BytesIO()
     figure.savefig(out, format="png")
     return out.getvalue()
+
+
+def _bars(axes: Any, plot: Plot) -> None:
+    figure = axes.get_figure()
+    figure.set_size_inches(_WIDTH, max(_HEIGHT, 1.2 + 0.27 * len(plot.bars)))
+    begins = [0.0] * len(plot.bars)
+    for number, name in enumerate(plot.parts):
+        held = [bar.parts[number] for bar in plot.bars]
+        axes.barh(
+            range(len(held)), held, left=begins, color=_COLOURS[number], label=_text(name),
+            height=0.6,
+        )  # fmt: skip
+        begins = [begin + part for begin, part in zip(begins, held, strict=True)]
+    axes.set_yticks(range(len(plot.bars)), [_text(bar.label) for bar in plot.bars])
+    axes.invert_yaxis()
 
 
 def _curve(axes: Any, curve: Curve, ink: str) -> None:

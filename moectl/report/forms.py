@@ -34,6 +34,7 @@ GROUPS = (
     ("Processes", ("ranks",)),
     ("Memory", ("memory",)),
     ("Time", ("time_to_first_step_s", "goodput", "longest_pause_s", "restarts", "steps_redone")),
+    ("Profile", ("profile",)),
 )
 _MOST_NAMED = 200
 
@@ -71,6 +72,8 @@ def text(report: Report, *, explain: bool = False) -> str:
     """
     head = heading(report)
     lines = [f"{report.name or 'run'}{f': {head}' if head else ''}"]
+    if report.failure is not None:
+        lines += ["", "Failed", *(f"  {line}" for line in report.failure.lines())]
     figures = [figure for _, held in grouped(report) for figure in held]
     width = max((len(figure.title) for figure in figures), default=0)
     for title, held in grouped(report):
@@ -152,6 +155,8 @@ def as_dict(report: Report, *, explain: bool = False) -> dict[str, Any]:
         },
         "sources": [{"file": path, "read_as": what} for path, what in report.sources],
         "notes": report.notes,
+        "failure": report.failure.as_dict() if report.failure else None,
+        "traces": [each.as_dict() for each in report.traces],
     }
     if explain:
         found["figures"] = [figure.as_dict() for figure in report.figures.values()]
@@ -198,4 +203,17 @@ def as_csv(report: Report) -> str:
                 series.lines[row],
             ]
         )
+    return out.getvalue()
+
+
+def figures_as_csv(report: Report) -> str:
+    """Return one row a figure: its value, formula and places; without a value, why."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["figure", "title", "value", "unit", "formula", "places", "why"])
+    for figure in report.figures.values():
+        value = "" if figure.value is None else _number(figure)
+        places = " ".join(figure.places)
+        words = (figure.unit, figure.formula, places, figure.why)
+        writer.writerow([figure.name, figure.title, value, *map(printable, words)])
     return out.getvalue()

@@ -7,15 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from moectl.errors import LocalFilesError, UsageError
+from moectl.errors import LocalFilesError, MoectlError, UsageError
 from moectl.logs import accounting, tensorboard
 from moectl.logs.accounting import Allocation, read_accounts
+from moectl.logs.folders import rank_of
 from moectl.logs.maxtext import opened
 from moectl.logs.metrics_file import MetricsFile
 from moectl.logs.reading import Reading
 from moectl.logs.tensorboard import EventFile
+from moectl.logs.xplane import SUFFIX, profiles
+from moectl.report.traced import Traced, traced
 
-_RANK = re.compile(r"rank-(\d{1,7})\.log(?:\.gz)?", re.ASCII)
 _EVENTS = "events.out.tfevents."
 _METRICS = re.compile(rb'\s*\{[^\n]{0,100000}"(?:perf|learning|eval)/')
 _HEAD = 1 << 16
@@ -34,6 +36,9 @@ class Material:
         metrics: its metrics files.
         events: its event files.
         accounts: its allocations.
+        traces: its profiles.
+        folder: logs of its last start, where they lie in a bundle.
+        batch: what the batch script of that start printed.
         config: keys of MaxText that its bundle sets; the echo in a log says more.
         config_place: where they stand.
         hardware: its platform, "" where nothing says it.
@@ -47,6 +52,9 @@ class Material:
     metrics: list[MetricsFile] = field(default_factory=list)
     events: list[EventFile] = field(default_factory=list)
     accounts: list[Allocation] = field(default_factory=list)
+    traces: list[Traced] = field(default_factory=list)
+    folder: Path | None = None
+    batch: Path | None = None
     config: Mapping[str, str] = field(default_factory=dict)
     config_place: str = ""
     hardware: str = ""
@@ -76,6 +84,7 @@ def gather(name: str, paths: Sequence[Path], release: str = "") -> Material:
         if path.is_dir():
             for file in sorted(_within(path), key=_order):
                 add(found, file, named=False)
+            add_profiles(found, path)
         else:
             add(found, path)
     return found
@@ -90,8 +99,11 @@ def add(material: Material, path: Path, *, named: bool = True) -> None:
         named: whether somebody named it; else it counts only if it is a run's.
 
     Raises:
-        LocalFilesError: it cannot be read.
+        MoectlError: it cannot be read.
     """
+    if path.name.endswith(SUFFIX):
+        material.traces.append(traced(path))
+        return
     try:
         with opened(path) as stream:
             head = _first(stream.read, path, material)
@@ -106,13 +118,21 @@ def add(material: Material, path: Path, *, named: bool = True) -> None:
         elif accounting.looks_like(head.decode("utf-8", "replace")):
             material.accounts.extend(read_accounts(path))
         else:
-            match = _RANK.fullmatch(path.name)
-            log = Reading(path, int(match[1]) if match else None, material.release)
+            log = Reading(path, rank_of(path), material.release)
             log.update()
             if named or log.count or log.starts or log.said or log.cut:
                 material.logs.append(log)
     except OSError as error:
         raise LocalFilesError(f"{path}: {error.strerror or error}") from None
+
+
+def add_profiles(material: Material, folder: Path) -> None:
+    """Add the newest profiles below a folder; one that cannot be read is a note."""
+    for path in profiles(folder):
+        try:
+            material.traces.append(traced(path))
+        except MoectlError as error:
+            material.notes.append(f"the profile is not told: {error}")
 
 
 def _first(read: object, path: Path, material: Material) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from moectl.logs.triage import Triage
 from moectl.report.clock import StartRow, clock, gaps, starts
 from moectl.report.context import Context, Wish, context
 from moectl.report.figure import Figure
@@ -16,6 +17,7 @@ from moectl.report.ranks import Process, processes, stragglers
 from moectl.report.series import Series, series
 from moectl.report.speed import speed
 from moectl.report.steady import Steady, steady
+from moectl.report.traced import Traced, profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Report:
         starts: its starts.
         sources: the files, and what each was read as.
         notes: what is to be said of the files and steps.
+        traces: its profiles.
+        failure: why it failed; None where nothing tells, or nobody looked.
     """
 
     name: str
@@ -43,6 +47,8 @@ class Report:
     starts: list[StartRow]
     sources: list[tuple[str, str]]
     notes: list[str]
+    traces: list[Traced]
+    failure: Triage | None = None
 
     def value(self, name: str) -> float | None:
         """Return a figure's value, None where there is none."""
@@ -71,6 +77,7 @@ def report(material: Material, wish: Wish | None = None) -> Report:
         *stragglers(found, ranks, material.release),
         *memory(material),
         *clock(found, held, material),
+        *profile(material.traces),
     ]
     name = material.name or next((run.name for run in reversed(found.runs) if run.name), "")
     notes = [*material.notes, *found.notes, *gaps(found), *_spoilt(material), *_said(material)]
@@ -86,6 +93,7 @@ def report(material: Material, wish: Wish | None = None) -> Report:
         starts(found),
         _sources(material),
         notes,
+        material.traces,
     )
 
 
@@ -126,6 +134,7 @@ def _sources(material: Material) -> list[tuple[str, str]]:
         (str(each.path), f"TensorBoard events, {each.table.count} steps")
         for each in material.events
     ]
+    found += [(each.path, f"profile, {len(each.devices)} devices") for each in material.traces]
     accounts = dict.fromkeys(each.place.rpartition(":")[0] for each in material.accounts)
     return [*found, *((path, "Slurm's accounts") for path in accounts)]
 

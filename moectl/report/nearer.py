@@ -48,4 +48,5 @@ def nearer(report: Report) -> tuple[str, Report]:
         starts=[replace(row, place=cut(row.place)) for row in report.starts],
         sources=[(cut(path), what) for path, what in report.sources],
         notes=list(all_cut(report.notes)),
+        traces=[replace(each, path=cut(each.path)) for each in report.traces],
     )

@@ -83,11 +83,17 @@ def page(report: Report) -> str:
         report.name or "Run",
         sub,
         tiles,
-        report.notes,
+        [*_failed(report), *report.notes],
         plots(report),
         grouped(report),
         _tables(report, base),
     )
+
+
+def _failed(report: Report) -> list[str]:
+    """Return why the run failed, for the top of the page."""
+    said = report.failure.lines() if report.failure is not None else []
+    return [f"Failed: {said[0]}", *said[1:]] if said else []
 
 
 def fill(

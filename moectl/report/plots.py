@@ -45,6 +45,21 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """A lying bar.
+
+    Attributes:
+        label: what it is of.
+        parts: lengths of its parts, of each series of the plot.
+        said: what it says when it is pointed at.
+    """
+
+    label: str
+    parts: tuple[float, ...]
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plot:
     """A plot.
 
@@ -60,6 +75,8 @@ class Plot:
             None for all.
         zero: whether the vertical axis begins at 0.
         names: labels of the horizontal positions, where they are no numbers.
+        bars: lying bars, which are drawn in place of curves.
+        parts: names of the parts of a bar.
     """
 
     name: str
@@ -72,6 +89,8 @@ class Plot:
     span: tuple[float, float] | None = None
     zero: bool = False
     names: tuple[str, ...] = ()
+    bars: tuple[Bar, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 def plots(report: Report) -> Iterator[Plot]:
@@ -98,6 +117,7 @@ def plots(report: Report) -> Iterator[Plot]:
         ("recv_demand", "recv_capacity"), zero=True,
     )  # fmt: skip
     yield from _processes(report)
+    yield from _profile(report)
 
 
 def _by_step(
@@ -217,4 +237,34 @@ def _processes(report: Report) -> Iterator[Plot]:
         (Curve("median", usual, "dots"), Curve("95th percentile", high, "hollow")),
         f"{more} faster processes are not drawn." if more else "",
         names=tuple(each.name for each in held),
+    )
+
+
+def _profile(report: Report) -> Iterator[Plot]:
+    """Yield where the time of profiles went: a bar a class, parted by what compute hides."""
+    window = report.value("profile.window_s")
+    if not window:
+        return
+    head = "profile.classes."
+    found = []
+    for name, figure in report.figures.items():
+        if not (name.startswith(head) and name.endswith(".busy_s")) or figure.value is None:
+            continue
+        bare = report.value(name.replace(".busy_s", ".exposed_s"))
+        alone = figure.value if bare is None else bare
+        said = f"{figure.title}: {figure.value / window:.1%} of the time, {figure.trace}"
+        parts = (100 * alone / window, 100 * (figure.value - alone) / window)
+        found.append(Bar(figure.title, parts, said))
+    idle = report.figures["profile.idle_s"]
+    share = (idle.value or 0.0) / window
+    found.append(Bar("idle", (100 * share, 0.0), f"idle: {share:.1%} of the time, {idle.trace}"))
+    yield Plot(
+        "profile",
+        "Where the profiled time went",
+        "share of the profiled time, %",
+        "",
+        (),
+        "Alone: computing, or moving data with nothing to hide it. Shares of classes overlap.",
+        bars=tuple(found),
+        parts=("alone", "hidden by compute"),
     )

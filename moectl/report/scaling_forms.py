@@ -5,6 +5,7 @@ from __future__ import annotations
 from moectl.report.figure import shown
 from moectl.report.page import Grid, fill
 from moectl.report.scaling import Scaling, efficiency_plot, plot
+from moectl.reports.columns import columns
 
 _HEAD = (
     "GPUs",
@@ -34,15 +35,7 @@ def _rows(found: Scaling) -> list[tuple[str, ...]]:
 
 def text_of(found: Scaling) -> str:
     """Return the table and the fit, not yet safe for a terminal."""
-    rows = [_HEAD, *_rows(found)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    lines = [
-        "  ".join(
-            text.rjust(width) if column < len(_HEAD) - 1 else text
-            for column, (text, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
+    lines = columns(_HEAD, _rows(found), range(len(_HEAD) - 1))
     return "\n".join([*lines, "", found.sentence, *(f"allowed: {each}" for each in found.allowed)])
 
 

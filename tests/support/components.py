@@ -32,8 +32,9 @@ def require(component: str) -> Path:
     """Return the path of a component, or skip the test that asks (fail, when required).
 
     It is the interpreter for "maxtext", "maxtext-cuda" and "jaxlib-<release>", the program for
-    "shellcheck", "chromium" and "slurm" (slurmctld), and "/" for "root". "slurm-cluster" is
-    all that `tests.support.slurm.cluster` wants, "slurm-accounting" the same with accounts.
+    "shellcheck", "bash", "zsh", "fish", "chromium" and "slurm" (slurmctld), and "/" for "root".
+    "slurm-cluster" is all that `tests.support.slurm.cluster` wants, "slurm-accounting" the same
+    with accounts.
     """
     try:
         return found(component)
@@ -107,6 +108,7 @@ COMPONENTS: dict[str, Callable[[], Path]] = {
     "slurm": _slurm,
     "slurm-cluster": _slurm_cluster,
     "slurm-accounting": partial(_slurm_cluster, accounting=True),
+    **{name: _program(name) for name in ("bash", "zsh", "fish")},
     "chromium": _program("chromium", "chromium-browser", "google-chrome"),
     "shellcheck": _program("shellcheck"),
     "root": _root,
