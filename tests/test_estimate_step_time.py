@@ -272,25 +272,3 @@ def test_weights_and_moments_on_the_host_come_and_go_each_step() -> None:
 
 def test_more_experts_a_token_than_there_are_reach_all_ranks() -> None:
     assert ranks_hit(8, 9, 4) == ranks_hit(8, 8, 4) == 4
-
-
-def test_float32_is_multiplied_at_half_the_peak_and_sends_twice_the_bytes() -> None:
-    plain: dict[str, Any] = {"quantization": "", "te_gmm_quantization": ""}
-    half, whole = timed(work(**plain)), timed(work(**plain, dtype="float32"))
-    assert whole.dtype == "tf32"
-    assert whole.peak == half.peak / 2
-    for name in ("attention_gemm", "attention", "expert_gemm", "logits", "exchange"):
-        assert whole.parts["middle"][name] == pytest.approx(2 * half.parts["middle"][name])
-    assert whole.model_flops == half.model_flops
-
-
-def test_weights_and_moments_on_the_host_come_and_go_each_step() -> None:
-    found = work()
-    kept, away = timed(found), timed(replace(found, stored=10e9))
-    link = 225e9 * efficiencies()["middle"]["host_link"]
-    grown = away.parts["middle"]["offload"] - kept.parts["middle"]["offload"]
-    assert grown == pytest.approx(2 * 10e9 / link)
-
-
-def test_more_experts_a_token_than_there_are_reach_all_ranks() -> None:
-    assert ranks_hit(8, 9, 4) == ranks_hit(8, 8, 4) == 4
