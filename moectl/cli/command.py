@@ -52,7 +52,7 @@ class Argument:
         name: the name of the parameter it becomes.
         help: one line.
         many: whether it takes any number of words; only the last one may.
-        required: whether at least one word is wanted; only one that takes many may do without.
+        required: whether at least one word is wanted; without it the value is None, or no words.
         of: what its words are, as for an option.
     """
 

@@ -96,10 +96,11 @@ def _parameters(command: Command) -> Iterable[inspect.Parameter]:
     keyword = inspect.Parameter.KEYWORD_ONLY
     for argument in command.arguments:
         annotation: Any = Annotated[
-            list[str] if argument.many else str,
+            list[str] if argument.many else (str if argument.required else str | None),
             typer.Argument(help=argument.help, show_default=False),
         ]
-        default: Any = inspect.Parameter.empty if argument.required else []
+        absent: Any = [] if argument.many else None
+        default: Any = inspect.Parameter.empty if argument.required else absent
         yield inspect.Parameter(argument.name, keyword, annotation=annotation, default=default)
     for option in command.options:
         yield inspect.Parameter(
