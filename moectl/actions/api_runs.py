@@ -23,10 +23,10 @@ Path_ = str | os.PathLike[str]
 
 def runs() -> Table:
     """Return all runs and what they do; what could not be asked is said in the table."""
-    from moectl.actions.runs import table  # noqa: PLC0415
+    from moectl.actions.status import statuses  # noqa: PLC0415
     from moectl.launch.store import Store  # noqa: PLC0415
 
-    return table(Store())
+    return statuses(Store()).table
 
 
 def status(run: str) -> Details:
