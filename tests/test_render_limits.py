@@ -88,7 +88,7 @@ def requeue(job: Job) -> list[str]:
 
 def test_a_job_that_can_go_on_is_requeued_unless_the_site_says_otherwise() -> None:
     assert requeue(saving()) == ["--requeue", "--open-mode=append"]
-    assert requeue(saving(enable_checkpointing=False)) == []
+    assert requeue(saving(enable_checkpointing=False)) == ["--no-requeue"]
     never = replace(saving().cluster, requeue=0)
     assert requeue(replace(saving(), cluster=never)) == ["--no-requeue", "--open-mode=append"]
     own = replace(never, directives=("--requeue", "--open-mode=truncate"))
