@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutation import plugin
 from tests.mutation.copy import LEFT_OUT
 from tests.mutation.faults import Fault, meaning
 from tests.mutation.page import page, reasons
@@ -55,3 +56,7 @@ def test_reasons_are_of_rooms_that_are_tried_and_say_something() -> None:
 def test_what_the_check_leaves_out_and_keeps_is_there() -> None:
     assert all((ROOT / name).is_file() for name in LEFT_OUT)
     assert set(KEPT) <= set(COMPONENTS)
+
+
+def test_importing_the_plugin_leaves_every_component_to_the_other_tests() -> None:
+    assert all(found is not plugin._left_out for found in COMPONENTS.values())
